@@ -188,6 +188,13 @@ func (a *audit) thread(id, thread string, ms []*message) {
 			gotOut = append(gotOut, e.GetId())
 		}
 	}
+	if a.resets {
+		n := len(a.site.Events(a, id, thread, "subtype = 'session'"))
+		if want := a.epochs[id+"/"+ms[0].peer]; n != want {
+			finding(a, &a.violations, "%s: %d epochs were begun, %d were asked for", where, n, want)
+		}
+		a.figures.epochs += n
+	}
 	a.same(where+": messages", gotIn, wantIn)
 	a.same(where+": replies", gotOut, wantOut)
 
@@ -306,6 +313,6 @@ func (a *audit) tools(id string, ms []*message) {
 
 // String is the figures in one line.
 func (f *figures) String() string {
-	return fmt.Sprintf("messages=%d in_doubt=%d dead=%d lost=%d dup=%d stuck=%d violations=%d",
-		f.messages, f.inDoubt, f.dead, f.lost, f.dup, f.stuck, f.violations)
+	return fmt.Sprintf("messages=%d epochs=%d in_doubt=%d dead=%d lost=%d dup=%d stuck=%d violations=%d",
+		f.messages, f.epochs, f.inDoubt, f.dead, f.lost, f.dup, f.stuck, f.violations)
 }

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -51,6 +52,10 @@ type load struct {
 	sent []*message
 	wg   sync.WaitGroup
 
+	resets bool // each send begins a new epoch of each conversation that there is
+	mu     sync.Mutex
+	epochs map[string]int // that were asked for, by agent/peer
+
 	dsn   string   // where several registries keep the agents; empty: in the site's home
 	homes []string // where tools run; none: the site's home
 }
@@ -65,8 +70,12 @@ func (l *load) send(ctx context.Context, ms ...*message) {
 		lane := m.agent + "/" + m.peer
 		lanes[lane] = append(lanes[lane], m)
 	}
-	for _, lane := range lanes {
+	for name, lane := range lanes {
 		l.wg.Go(func() {
+			if err := l.reset(ctx, name, lane[0]); err != nil {
+				lane[0].err = err
+				return
+			}
 			for _, m := range lane {
 				if m.id, m.err = world.Again(ctx, func(ctx context.Context) (int64, error) {
 					return l.site.Push(ctx, m.agent, world.Peer(m.peer), m.text(), m.key())
@@ -77,6 +86,26 @@ func (l *load) send(ctx context.Context, ms ...*message) {
 			}
 		})
 	}
+}
+
+// reset lets the next message of a conversation begin an epoch, where there is one yet.
+func (l *load) reset(ctx context.Context, name string, m *message) error {
+	if !l.resets {
+		return nil
+	}
+	_, err := world.Again(ctx, func(ctx context.Context) (*registryv1.ResetSessionResponse, error) {
+		return l.site.Sessions.ResetSession(ctx, &registryv1.ResetSessionRequest{Key: "agent:" + m.agent + ":telegram:main:dm:" + m.peer})
+	})
+	if fault.Is(err, fault.SessionNotFound) {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epochs == nil {
+		l.epochs = map[string]int{}
+	}
+	l.epochs[name]++
+	return err
 }
 
 // follow waits for the fate, and for the end of the delivery where there is one.
@@ -126,15 +155,16 @@ func (l *load) done() <-chan struct{} {
 	return done
 }
 
-// figures are what a drill counts; all but the first two must be zero.
+// figures are what a drill counts; those of the last row must be zero.
 type figures struct {
-	messages, merged, inDoubt          int
+	messages, merged, epochs, inDoubt  int
 	lost, dup, stuck, dead, violations int
 }
 
 func (f *figures) add(o figures) {
 	f.messages += o.messages
 	f.merged += o.merged
+	f.epochs += o.epochs
 	f.inDoubt += o.inDoubt
 	f.lost += o.lost
 	f.dup += o.dup

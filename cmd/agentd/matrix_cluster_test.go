@@ -25,6 +25,7 @@ func (m *matrix) cluster(db *pgtest.Cluster) func(*testing.T, []blow) {
 			c.Set(t, id, "queue.mode", mode)
 		}
 		l := c.load(mode)
+		l.resets = true
 		for _, b := range part {
 			if !m.strikeOne(t, c, l, b) {
 				break

@@ -134,8 +134,8 @@ func TestCrashMatrix(t *testing.T) {
 		})
 	}
 	g.Wait()
-	fmt.Fprintf(os.Stdout, "crash-matrix %skills=%d labels=%d/%d messages=%d merged=%d in_doubt=%d lost=%d dup=%d stuck=%d violations=%d seed=%d\n",
-		store, m.kills, len(m.labels), len(fault.Labels()), m.messages, m.merged, m.inDoubt, m.lost, m.dup, m.stuck, m.violations+m.dead, seed)
+	fmt.Fprintf(os.Stdout, "crash-matrix %skills=%d labels=%d/%d messages=%d merged=%d epochs=%d in_doubt=%d lost=%d dup=%d stuck=%d violations=%d seed=%d\n",
+		store, m.kills, len(m.labels), len(fault.Labels()), m.messages, m.merged, m.epochs, m.inDoubt, m.lost, m.dup, m.stuck, m.violations+m.dead, seed)
 	for _, label := range fault.Labels() {
 		if m.labels[label] == 0 && m.want >= len(fault.Labels()) {
 			t.Errorf("nothing was ever killed at %s", label)
@@ -154,7 +154,7 @@ func (m *matrix) site(t *testing.T, part []blow) {
 	}
 	site.Set(t, "a1", "queue.mode", mode)
 	p.kill()
-	l := &load{site: site, mode: mode}
+	l := &load{site: site, mode: mode, resets: true}
 	for _, b := range part {
 		if !m.strike(t, l, b) {
 			break

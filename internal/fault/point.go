@@ -31,11 +31,13 @@ var Steps = []string{
 }
 
 // optional are the failpoints that only some messages meet: others that join their
-// turn (on both sides of the transaction), and a digest of the memory (on both sides
-// of the model, of the transaction, and behind the file).
+// turn (on both sides of the transaction), a digest of the memory (on both sides
+// of the model, of the transaction, and behind the file), and a claim that begins an
+// epoch of its conversation.
 var optional = []string{
 	"steer.before", "steer.after",
 	"compaction.before", "compaction.after", "compaction.commit", "compaction.committed", "compaction.written",
+	"E1.after",
 }
 
 // Labels lists every failpoint. The crash drill fails if one of them is never hit.

@@ -108,8 +108,8 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	}
 	fault.Point("T1.after")
 	fault.Point("T2.after")
-	if b.Session != nil && b.Session.EpochFrom > 0 {
-		fault.Point("E1")
+	if b.Session != nil && b.Session.EpochFrom > 0 && b.Session.EpochFrom+1 == b.Inbound.ID {
+		fault.Point("E1.after")
 	}
 	out := &registryv1.BeginTurnResponse{Outcome: beginOutcomes[b.Outcome], Wait: durationpb.New(b.Wait)}
 	switch b.Outcome {
