@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -279,5 +281,81 @@ func testRepeatAfterRebinding(t *testing.T, o backendtest.Options) {
 	fmt.Printf("rebinding rounds=%d registries=%d repeats=%d events=%d of=%d\n", rounds, map[bool]int{true: 1, false: 2}[one == two], found, total, 2*rounds)
 	if total != 2*rounds {
 		t.Errorf("%d events for %d messages", total, 2*rounds)
+	}
+}
+
+// S4-12: settings that change while messages come in are in force completely or not at all: each
+// message went by exactly one revision. A file that cannot be read changes nothing and is named.
+func TestSettingsUnderLoad(t *testing.T) { backendtest.Each(t, testSettingsUnderLoad) }
+
+func testSettingsUnderLoad(t *testing.T, o backendtest.Options) {
+	const messages, edits = 1000, 24
+	w := o.Start(t, registry.Config{})
+	agents := []string{"a0", "a1", "a2"}
+	for _, id := range agents {
+		w.Create(id)
+	}
+	text := func(agent string) string {
+		// Account and binding change together: by half of a change, a message would be refused or
+		// go to the default agent.
+		return fmt.Sprintf("agents: {list: [{id: a2, default: true}]}\nbindings:\n  - {agent_id: %s, match: {channel: webhook, account_id: wh}}\nchannels:\n  wh: {type: webhook, dm: open, allow_from: [%s]}\n", agent, agent)
+	}
+	revision := func() int64 {
+		r, err := w.Routing.ResolveRoute(t.Context(), &registryv1.ResolveRouteRequest{Channel: "webhook", AccountId: "wh"})
+		backendtest.Must(t, r, err)
+		h, err := w.Homes.GetHomeConfig(t.Context(), &registryv1.GetHomeConfigRequest{})
+		return backendtest.Must(t, h, err).GetRevision()
+	}
+	setHome(t, o, w, text(agents[0]))
+	sentBy := map[int64]string{revision(): agents[0]}
+	results := make([]*registryv1.AcceptedMessage, messages)
+	var g sync.WaitGroup
+	var next atomic.Int64
+	for range 4 {
+		g.Go(func() {
+			for n := next.Add(1) - 1; n < messages; n = next.Add(1) - 1 {
+				m := inbound(fmt.Sprint("m", n), fmt.Sprint("p", n%20), "hello")
+				r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{m}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				results[n] = r.GetResults()[0]
+			}
+		})
+	}
+	broken := 0
+	for i := range edits {
+		for next.Load() < int64((i+1)*messages/(edits+1)) && !t.Failed() {
+			runtime.Gosched()
+		}
+		if o.DSN == "" && i%4 == 3 {
+			setHome(t, o, w, "bindings:\n  - {agent_id: a2, mach: {}}\n")
+			h, err := w.Homes.GetHomeConfig(t.Context(), &registryv1.GetHomeConfigRequest{})
+			if problem := backendtest.Must(t, h, err).GetProblem(); !strings.Contains(problem, "theclaw.yaml:2:") {
+				t.Errorf("the problem of a broken file: %q", problem)
+			}
+			broken++
+		}
+		agent := agents[(i+1)%2]
+		setHome(t, o, w, text(agent))
+		sentBy[revision()] = agent
+	}
+	g.Wait()
+	seen := map[int64]int{}
+	for n, r := range results {
+		if r.GetOutcome() != accepted {
+			t.Fatalf("message %d: %v", n, r)
+		}
+		turn, err := w.Turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: r.GetAgentId(), InboxId: r.GetInboxId()})
+		rev := backendtest.Must(t, turn, err).GetTurn().GetBindingRevision()
+		seen[rev]++
+		if sentBy[rev] != r.GetAgentId() {
+			t.Errorf("message %d went to %s by revision %d, which is that of %q", n, r.GetAgentId(), rev, sentBy[rev])
+		}
+	}
+	fmt.Printf("settings-under-load messages=%d edits=%d broken=%d revisions=%d used=%d\n", messages, edits, broken, len(sentBy), len(seen))
+	if len(seen) < 3 {
+		t.Errorf("%d revisions were used: the settings did not change while messages came in", len(seen))
 	}
 }

@@ -82,9 +82,11 @@ type Options struct {
 // Registry is what the services of gRPC work with.
 type Registry struct {
 	*Files
+	*shared
 	wire.Faults
 	Engine    Engine
 	Approvals store.Approvals
+	Revisions store.Revisions
 	Workdirs  store.Workdirs
 	Quota     *admission.Quota
 	Table     authority.Authority // who may act
@@ -128,6 +130,7 @@ func New(e Engine, o Options) *Registry {
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
 	r.Table, r.Approvals, r.Quota = r.table, counts, admission.New(counts)
+	r.Revisions, r.shared = counts, &shared{rows: counts}
 	r.Files = newFiles(e.Agents(), o.Home, func(id string) { r.notify(store.NoticeSettings, id) })
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}
 	r.Leases = &Leases{Authority: r.table, of: r, changed: make(chan struct{}, 1)}

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
+
+// noVersion stands for the version of settings that do not exist yet.
+const noVersion = "none"
 
 // maxTried bounds the explanation of a route.
 const maxTried = 20
@@ -47,7 +51,7 @@ func (s *Service) ResolveRoute(ctx context.Context, req *registryv1.ResolveRoute
 	}
 	out := &registryv1.ResolveRouteResponse{
 		AgentId: d.Agent, Channel: d.Channel, AccountId: d.Account, SessionKey: d.Key, MainSessionKey: d.MainKey, MatchedBy: d.MatchedBy,
-		ThreadId: d.Thread, Scope: string(d.Scope), Binding: int32(d.Binding), Version: c.settings.Version,
+		ThreadId: d.Thread, Scope: string(d.Scope), Binding: int32(d.Binding), Version: cmp.Or(c.settings.Version, noVersion),
 	}
 	for _, t := range c.table.Explain(r, maxTried) {
 		out.Tried = append(out.Tried, &registryv1.TriedBinding{Binding: int32(t.Binding), Why: t.Why})
@@ -65,7 +69,7 @@ func (s *Service) ListBindings(ctx context.Context, _ *registryv1.ListBindingsRe
 	if err != nil {
 		return nil, err
 	}
-	out := &registryv1.ListBindingsResponse{Version: h.Version}
+	out := &registryv1.ListBindingsResponse{Version: cmp.Or(h.Version, noVersion)}
 	for _, b := range h.Bindings {
 		m := &registryv1.BindingMatch{Channel: b.Match.Channel, AccountId: b.Match.Account, GuildId: b.Match.Guild, TeamId: b.Match.Team}
 		if b.Match.Peer != (binding.Peer{}) {
@@ -103,7 +107,11 @@ func (s *Service) SetBindings(ctx context.Context, req *registryv1.SetBindingsRe
 	if err != nil {
 		return nil, err
 	}
-	version, err := s.router.Home.SetBindings(ctx, list, req.GetVersion())
+	known := req.GetVersion()
+	if known == noVersion {
+		known = ""
+	}
+	version, err := s.router.Home.SetBindings(ctx, list, known)
 	if errors.Is(err, store.ErrMoved) {
 		return nil, fault.New(codes.Aborted, fault.BindingsChanged, fmt.Sprintf("the bindings are not those of version %.40s any more", req.GetVersion()), "read them again and repeat the change")
 	}

@@ -23,8 +23,8 @@ func sessionOf(agentID, threadID string, set *agentdir.Agent, origin *store.Orig
 		return nil
 	}
 	reset := set.Config.Session.Reset
-	b := &store.BeginSession{Key: key, Before: reset.Before(time.Now(), set.Config.Location())}
-	if reset.Mode == "idle" || reset.Mode == "both" {
+	b := &store.BeginSession{Key: key, Before: reset.Before(time.Now(), set.Config.Zone())}
+	if reset.Idles() {
 		b.Idle = reset.Idle
 	}
 	return b

@@ -1,0 +1,37 @@
+package standalone
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/binding"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/services/registry/internal/settings"
+)
+
+// HomeSettings returns the settings of the home that are in force.
+func (f Files) HomeSettings(context.Context) (layer.HomeSettings, error) {
+	s, problem := f.home.HomeSettings()
+	if problem != nil && s.Version == "" { // there are no last good ones
+		return s, problem
+	}
+	return s, nil
+}
+
+// SetBindings replaces the bindings in the file of the home.
+func (f Files) SetBindings(_ context.Context, list []binding.Binding, version string) (string, error) {
+	return f.home.SetBindings(list, version)
+}
+
+// Written returns the file of the home.
+func (f Files) Written(context.Context) (settings.Written, error) {
+	w, err := f.home.Written()
+	return settings.Written{Name: w.Name, Text: w.Data, Version: w.Version, LoadedAt: w.LoadedAt, Problem: w.Problem, Restart: w.Restart}, err
+}
+
+// Replace refuses: the settings are a file.
+func (f Files) Replace(context.Context, []byte, string) (string, error) {
+	return "", fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the settings of this home are a file", "edit theclaw.yaml in "+f.home.Path())
+}
