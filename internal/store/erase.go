@@ -24,13 +24,16 @@ type PeerShare struct {
 	Events  []int64  // ids, rising; their content is erased or stays as it is
 	Turns   []string // keys of turns that worked on them
 	Threads []string // of an inbox: where they were worked on
+	Whole   bool     // of a conversation: it is the peer's alone
 	Open    int64    // messages without an end, replies not delivered, dead letters
 }
 
 // Eraser forgets the messages from and to a peer.
 //
 // An erased event keeps its id, time, source and type, so that whoever counts, reads
-// or acknowledges is not disturbed; its content is [Erased]. The chain still holds:
+// or acknowledges is not disturbed; its content is [Erased]. Its origin
+// loses account, id and command, and a session whose conversation is the peer's alone loses its
+// title. The chain still holds:
 // the hash of what was there stays in the chain, and next to it is one over that
 // hash and what is there now, so that a change of an erased event is found like any
 // other.

@@ -17,11 +17,35 @@ func (e *Engine) Share(ctx context.Context, r store.Ref, q store.PeerQuery) (sto
 // Erase replaces the contents of events and then removes their bytes from the files. An
 // erased event keeps everything but its content, and its keys, which identify turns and
 // deliveries, stay what they were. Its tombstone is written in the same transaction.
+//
+// The title of a conversation that is the peer's alone is in the list of sessions too, which
+// is another database; it is erased there first, because a repetition finds the conversation.
 func (e *Engine) Erase(ctx context.Context, r store.Ref, s store.PeerShare) error {
-	if err := e.do(ctx, r, true, func(tx *db.Tx) error { return eraseContents(tx, s) }); err != nil {
+	if s.Whole && !r.IsInbox() {
+		if err := e.eraseTitle(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := e.do(ctx, r, true, func(tx *db.Tx) error { return eraseContents(tx, r.IsInbox(), s) }); err != nil {
 		return err
 	}
 	return e.pool.Scrub(ctx, r)
+}
+
+// eraseTitle forgets the title of a conversation in the list of sessions.
+func (e *Engine) eraseTitle(ctx context.Context, r store.Ref) error {
+	inbox := store.Inbox(r.Agent)
+	listed, err := view(ctx, e, inbox, func(tx *db.Tx) (bool, error) { return tx.HasSessions(), nil })
+	if err != nil || !listed {
+		return err
+	}
+	if err := e.do(ctx, inbox, true, func(tx *db.Tx) error {
+		_, err := tx.Exec("UPDATE x_sessions SET title = '' WHERE thread = ?", r.Thread)
+		return err
+	}); err != nil {
+		return err
+	}
+	return e.pool.Scrub(ctx, inbox)
 }
 
 // peerRecords returns which events and turns of the database belong to a peer.
@@ -68,7 +92,7 @@ func peerInbox(tx *db.Tx, q store.PeerQuery) (s store.PeerShare, err error) {
 }
 
 func peerThread(tx *db.Tx, q store.PeerQuery) (s store.PeerShare, err error) {
-	if q.Whole {
+	if s.Whole = q.Whole; q.Whole {
 		if s.Events, err = queryIDs(tx, "SELECT id FROM events ORDER BY id"); err != nil {
 			return s, err
 		}
@@ -107,7 +131,7 @@ func peerThread(tx *db.Tx, q store.PeerQuery) (s store.PeerShare, err error) {
 }
 
 // eraseContents replaces the contents of the share and leaves tombstones.
-func eraseContents(tx *db.Tx, s store.PeerShare) error {
+func eraseContents(tx *db.Tx, inbox bool, s store.PeerShare) error {
 	if err := tx.Erase(s.Events, store.Erased); err != nil {
 		return err
 	}
@@ -129,8 +153,32 @@ func eraseContents(tx *db.Tx, s store.PeerShare) error {
 			}
 		}
 	}
+	if err := eraseSessions(tx, inbox, s); err != nil {
+		return err
+	}
 	_, err := tx.Exec("UPDATE x_memory SET text = '', thread = '', event = '' WHERE text <> '' OR event <> ''")
 	return err
+}
+
+// eraseSessions forgets what a peer is in the origins of its events, and the title of a
+// conversation that is the peer's alone.
+func eraseSessions(tx *db.Tx, inbox bool, s store.PeerShare) error {
+	if !tx.HasSessions() {
+		return nil
+	}
+	if !inbox {
+		if !s.Whole {
+			return nil
+		}
+		_, err := tx.Exec("UPDATE x_session SET title = ''")
+		return err
+	}
+	for _, id := range s.Events {
+		if _, err := tx.Exec("UPDATE x_origin SET account = '', provider_id = '', command = '' WHERE inbox_id = ?", id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func queryIDs(tx *db.Tx, q string, args ...any) (out []int64, err error) {

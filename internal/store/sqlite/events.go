@@ -24,7 +24,7 @@ func (e *Engine) Append(ctx context.Context, r store.Ref, events []store.NewEven
 				return err
 			}
 		}
-		list, duplicate, err := appendOnce(tx, events, o)
+		list, duplicate, err := appendOnce(tx, r.IsInbox(), events, o)
 		if err != nil {
 			return err
 		}
@@ -44,10 +44,52 @@ func appended(tx *db.Tx, r store.Ref, list []thread.Event, duplicate bool) (stor
 			if err != nil {
 				return store.Appended{}, err
 			}
-			out.Keys = append(out.Keys, key)
+			origin, err := journal.Origin(tx, e.ID)
+			if err != nil {
+				return store.Appended{}, err
+			}
+			out.Keys, out.Origins = append(out.Keys, key), append(out.Origins, origin)
 		}
 	}
 	return out, nil
+}
+
+// Pushed answers what the push under a key did; false: there was none.
+func (e *Engine) Pushed(ctx context.Context, r store.Ref, key string) (out store.Appended, found bool, err error) {
+	if key == "" {
+		return out, false, nil
+	}
+	err = e.pool.View(ctx, r, func(tx *db.Tx) error {
+		list, err := pushed(tx, key)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		found = true
+		out, err = appended(tx, r, list, true)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return out, false, nil
+	}
+	return out, found && err == nil, err
+}
+
+// pushed are the events of the push under a key.
+func pushed(tx *db.Tx, key string) (out []thread.Event, err error) {
+	first, err := tx.Deduped(firstOf + key)
+	if err != nil || first == 0 {
+		return nil, err
+	}
+	last, err := tx.Deduped(lastOf + key)
+	if err != nil {
+		return nil, err
+	}
+	// One transaction gives consecutive ids.
+	err = tx.Events("SELECT "+db.Columns+" FROM events WHERE id >= ? AND id <= ? ORDER BY id", []any{first, max(first, last)}, func(e thread.Event) error {
+		out = append(out, e)
+		return nil
+	})
+	return out, err
 }
 
 // A push is remembered by its first event, and by its last when it has several.
@@ -56,7 +98,7 @@ const (
 	lastOf  = "push-end:"
 )
 
-func appendOnce(tx *db.Tx, events []store.NewEvent, o store.AppendOptions) (list []thread.Event, duplicate bool, err error) {
+func appendOnce(tx *db.Tx, inbox bool, events []store.NewEvent, o store.AppendOptions) (list []thread.Event, duplicate bool, err error) {
 	if o.Key != "" {
 		first, err := tx.Deduped(firstOf + o.Key)
 		if err != nil {
@@ -76,6 +118,11 @@ func appendOnce(tx *db.Tx, events []store.NewEvent, o store.AppendOptions) (list
 			return nil, false, err
 		}
 		list = append(list, ev)
+		if n.Origin != nil && inbox {
+			if err := journal.SaveOrigin(tx, ev.ID, *n.Origin); err != nil {
+				return nil, false, err
+			}
+		}
 	}
 	if o.Key == "" {
 		return list, false, nil

@@ -34,7 +34,7 @@ func (g *Guest) Append(ctx context.Context, events []store.NewEvent) ([]int64, e
 	}
 	var ids []int64
 	err := g.d.Do(ctx, true, func(tx *db.Tx) error {
-		list, _, err := appendOnce(tx, events, store.AppendOptions{})
+		list, _, err := appendOnce(tx, false, events, store.AppendOptions{})
 		ids = nil
 		for _, e := range list {
 			ids = append(ids, e.ID)

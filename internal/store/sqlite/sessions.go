@@ -2,35 +2,50 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/journal"
 )
 
-var errLater = errors.New("not stored yet")
-
-// Pushed answers what a push did.
-func (e *Engine) Pushed(context.Context, store.Ref, string) (store.Appended, bool, error) {
-	return store.Appended{}, false, errLater
+// Origin answers that of an inbox event; nil: it has none.
+func (e *Engine) Origin(ctx context.Context, agent string, id int64) (*store.Origin, error) {
+	return view(ctx, e, store.Inbox(agent), func(tx *db.Tx) (*store.Origin, error) { return journal.Origin(tx, id) })
 }
-
-// Origin answers that of an inbox event.
-func (e *Engine) Origin(context.Context, string, int64) (*store.Origin, error) { return nil, nil }
 
 // Session answers that of a conversation.
-func (e *Engine) Session(context.Context, store.Ref) (store.Session, error) {
-	return store.Session{}, errLater
+func (e *Engine) Session(ctx context.Context, r store.Ref) (store.Session, error) {
+	if r.IsInbox() {
+		return store.Session{}, store.ErrNoSession
+	}
+	s, err := view(ctx, e, r, journal.Session)
+	if err != nil {
+		return store.Session{}, err
+	}
+	if s == nil {
+		return store.Session{}, store.ErrNoSession
+	}
+	return *s, nil
 }
 
-// PatchSession changes a session.
-func (e *Engine) PatchSession(context.Context, store.Ref, store.SessionPatch) (store.Session, error) {
-	return store.Session{}, errLater
+// PatchSession changes a session, or makes one, durably.
+func (e *Engine) PatchSession(ctx context.Context, r store.Ref, p store.SessionPatch) (s store.Session, err error) {
+	if r.IsInbox() {
+		return s, store.ErrNotFound
+	}
+	err = e.do(ctx, r, true, func(tx *db.Tx) error {
+		s, err = journal.PatchSession(tx, p)
+		return err
+	})
+	return s, err
 }
 
-// NoteSession keeps a session in the list.
-func (e *Engine) NoteSession(context.Context, store.Ref, store.Session) error { return errLater }
+// NoteSession keeps a session in the list of its agent, durably.
+func (e *Engine) NoteSession(ctx context.Context, r store.Ref, s store.Session) error {
+	return e.do(ctx, store.Inbox(r.Agent), true, func(tx *db.Tx) error { return journal.NoteSession(tx, r.Thread, s) })
+}
 
 // ListSessions answers sessions of an agent.
-func (e *Engine) ListSessions(context.Context, string, store.ListSessions) ([]store.SessionEntry, error) {
-	return nil, errLater
+func (e *Engine) ListSessions(ctx context.Context, agent string, q store.ListSessions) ([]store.SessionEntry, error) {
+	return view(ctx, e, store.Inbox(agent), func(tx *db.Tx) ([]store.SessionEntry, error) { return journal.Sessions(tx, q) })
 }

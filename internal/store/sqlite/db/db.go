@@ -38,6 +38,7 @@ type Options struct {
 type DB struct {
 	dir, name string // the directory, and events.db in it
 	uuid      string
+	format    int // of our tables; the open transaction may have raised it
 	opts      Options
 
 	conn       conn.Conn
@@ -131,15 +132,15 @@ func (d *DB) prepare() error {
 	if err := d.setSync(true); err != nil || d.opts.Guest {
 		return err
 	}
-	var format, complete int
-	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta", nil, &d.uuid, &format, &complete)
-	if err != nil || !ok || complete == 0 && format <= schema.FormatErased { // of the external tool, a fresh image, or older than the table
-		if format, err = d.adopt(); err != nil {
+	var complete int
+	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta", nil, &d.uuid, &d.format, &complete)
+	if err != nil || !ok || complete == 0 && d.format <= schema.Newest { // of the external tool, a fresh image, or older than the table
+		if d.format, err = d.adopt(); err != nil {
 			return err
 		}
 	}
-	if format > schema.FormatErased {
-		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.FormatErased, store.ErrFormat)
+	if d.format > schema.Newest {
+		return fmt.Errorf("format %d, this build knows %d: %w", d.format, schema.Newest, store.ErrFormat)
 	}
 	if err := d.addColumns(); err != nil {
 		return err

@@ -81,10 +81,7 @@ func (t *Tx) Erase(ids []int64, text string) error {
 		return err
 	}
 	t.d.erasedRead = false // read again after the commit: this transaction may be undone
-	if _, err := t.Exec(schema.Erased); err != nil {
-		return err
-	}
-	if _, err := t.Exec("UPDATE x_meta SET format = ?", schema.FormatErased); err != nil {
+	if err := t.raise(schema.FormatErased, schema.Erased); err != nil {
 		return err
 	}
 	for _, id := range ids {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -18,6 +19,39 @@ type Tx struct {
 
 // UUID of the database.
 func (t *Tx) UUID() string { return t.d.uuid }
+
+// HasSessions reports whether the database has the tables of schema.Origins, when it is an
+// inbox, or of schema.Session. Without them nothing may read them: a database of an
+// earlier build is opened and read without a write.
+func (t *Tx) HasSessions() bool { return t.d.format >= schema.FormatSessions }
+
+// MakeOrigins makes the tables of schema.Origins in an inbox that does not have them.
+func (t *Tx) MakeOrigins() error { return t.makeSessions(schema.Origins) }
+
+// MakeSession makes the table of schema.Session in a conversation that does not have it.
+func (t *Tx) MakeSession() error { return t.makeSessions(schema.Session) }
+
+func (t *Tx) makeSessions(tables []string) error {
+	if t.HasSessions() {
+		return nil
+	}
+	return t.raise(schema.FormatSessions, tables...)
+}
+
+// raise makes tables that came with a format, and raises the format of the database to it
+// where it is lower.
+func (t *Tx) raise(format int, tables ...string) error {
+	for _, table := range tables {
+		if _, err := t.Exec(table); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Exec(schema.RaiseFormat, format); err != nil {
+		return err
+	}
+	t.d.format = max(t.d.format, format)
+	return nil
+}
 
 // maxStmts bounds the statements kept prepared; filters make texts without end.
 const maxStmts = 256

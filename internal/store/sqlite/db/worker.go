@@ -84,9 +84,9 @@ func (d *DB) runGroup(group []*op) {
 // commitGroup runs the operations in one transaction; false when nothing of
 // them is kept.
 func (d *DB) commitGroup(group []*op) bool {
-	before, kept := d.chain, 0
+	before, format, kept := d.chain, d.format, 0
 	fail := func(err error) bool {
-		d.chain, d.erasedRead = before, false
+		d.chain, d.format, d.erasedRead = before, format, false
 		_ = d.exec("ROLLBACK") // no transaction left is what we want
 		for _, o := range group {
 			if o.err == nil {
@@ -140,7 +140,7 @@ func (d *DB) commitGroup(group []*op) bool {
 // answers ends the whole transaction: SQLite undoes all of it on a full disk or
 // an I/O error, and what ran after that would commit on its own.
 func (d *DB) runOp(o *op, company bool) error {
-	head := d.chain
+	head, format := d.chain, d.format
 	if company {
 		if err := d.exec("SAVEPOINT op"); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (d *DB) runOp(o *op, company bool) error {
 		}
 		return nil
 	}
-	d.chain = head
+	d.chain, d.format = head, format
 	if !company {
 		return nil
 	}

@@ -42,10 +42,11 @@ func Explain(tx *db.Tx, out *store.Turn) error {
 	return nil
 }
 
-// Tail answers the newest messages up to an id, as many as fit half an answer.
-func Tail(tx *db.Tx, upto int64, limit int) ([]thread.Event, error) {
+// Tail answers the newest messages after an id and up to another one, as many as fit half an
+// answer.
+func Tail(tx *db.Tx, after, upto int64, limit int) ([]thread.Event, error) {
 	budget, out := thread.MaxAnswer/2, make([]thread.Event, 0, min(limit, 64))
-	err := tx.Events("SELECT "+db.Columns+" FROM events WHERE type = 'message' AND id <= ? ORDER BY id DESC LIMIT ?", []any{upto, limit}, func(e thread.Event) error {
+	err := tx.Events("SELECT "+db.Columns+" FROM events WHERE type = 'message' AND id > ? AND id <= ? ORDER BY id DESC LIMIT ?", []any{after, upto, limit}, func(e thread.Event) error {
 		if budget -= e.Size(); budget >= 0 || len(out) == 0 {
 			out = append(out, e)
 		}
@@ -57,8 +58,8 @@ func Tail(tx *db.Tx, upto int64, limit int) ([]thread.Event, error) {
 
 const fateColumns = "COALESCE(f.key,''), COALESCE(f.thread,''), COALESCE(f.fate,''), COALESCE(f.at,0), COALESCE(d.error,''), COALESCE(d.resolved,'')"
 
-// Turn answers what the inbox knows of an event. Its thread is that of its fate, or where
-// it will go; empty when neither is known.
+// Turn answers what the inbox knows of an event. Its thread is that of its fate, else that of
+// its origin, or where it will go; empty when none is known.
 func Turn(tx *db.Tx, agent string, q store.TurnQuery) (store.Turn, error) {
 	t := store.Turn{Agent: agent, InboxID: q.InboxID, State: store.TurnQueued}
 	e, key, err := Event(tx, q.InboxID)
@@ -69,6 +70,9 @@ func Turn(tx *db.Tx, agent string, q store.TurnQuery) (store.Turn, error) {
 		return t, store.ErrNoTurn
 	}
 	t.Key, t.Source, t.QueuedAt = key, e.Source, thread.ParseStamp(e.CreatedAt)
+	if t.Origin, err = Origin(tx, e.ID); err != nil {
+		return t, err
+	}
 	var f machine.Fate
 	var fate, resolved string
 	ok, err := tx.Row("SELECT "+fateColumns+" FROM x_fate f LEFT JOIN x_dead d USING(inbox_id) WHERE f.inbox_id = ?", []any{q.InboxID},
@@ -81,10 +85,17 @@ func Turn(tx *db.Tx, agent string, q store.TurnQuery) (store.Turn, error) {
 		machine.SettleAccount(&t, f, resolved)
 		return t, nil
 	}
+	if e.Type != thread.TypeMessage {
+		return t, nil
+	}
+	if t.Origin != nil {
+		t.Thread = t.Origin.Thread
+		return t, nil
+	}
 	list, err := routes(tx)
 	in := machine.Inbox{Routes: list}
 	mode := in.ModeAt(e.ID)
-	if err != nil || mode == "" || e.Type != thread.TypeMessage {
+	if err != nil || mode == "" {
 		return t, err
 	}
 	if id, err := q.Route(e, mode); err == nil { // else it is dead when a batch opens
@@ -98,8 +109,12 @@ func Turns(tx *db.Tx, agent string, q store.ListTurns) ([]store.Turn, error) {
 	if q.Before <= 0 {
 		q.Before = math.MaxInt64
 	}
-	sql := `SELECT ` + db.Columns + `, ` + fateColumns + `
-		FROM events e LEFT JOIN x_fate f ON f.inbox_id = e.id LEFT JOIN x_dead d ON d.inbox_id = e.id WHERE e.id < ?`
+	origin, of := "''", ""
+	if tx.HasSessions() {
+		origin, of = "COALESCE(o.thread,'')", " LEFT JOIN x_origin o ON o.inbox_id = e.id"
+	}
+	sql := `SELECT ` + db.Columns + `, ` + fateColumns + `, ` + origin + `
+		FROM events e LEFT JOIN x_fate f ON f.inbox_id = e.id LEFT JOIN x_dead d ON d.inbox_id = e.id` + of + ` WHERE e.id < ?`
 	args := []any{q.Before}
 	if q.Fate != store.FateNone {
 		sql, args = sql+" AND f.fate = ?", append(args, string(q.Fate))
@@ -115,8 +130,8 @@ func Turns(tx *db.Tx, agent string, q store.ListTurns) ([]store.Turn, error) {
 		t := store.Turn{Agent: agent, State: store.TurnQueued}
 		var e thread.Event
 		var f machine.Fate
-		var fate, resolved string
-		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &f.Key, &f.Thread, &fate, &f.At, &f.Error, &resolved); err != nil {
+		var fate, resolved, will string
+		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &f.Key, &f.Thread, &fate, &f.At, &f.Error, &resolved, &will); err != nil {
 			return err
 		}
 		key, err := tx.KeyOf(e)
@@ -126,6 +141,8 @@ func Turns(tx *db.Tx, agent string, q store.ListTurns) ([]store.Turn, error) {
 		t.InboxID, t.Key, t.Source, t.QueuedAt = e.ID, key, e.Source, thread.ParseStamp(e.CreatedAt)
 		if f.Fate = store.Fate(fate); f.Fate != store.FateNone {
 			machine.SettleAccount(&t, f, resolved)
+		} else if e.Type == thread.TypeMessage {
+			t.Thread = will
 		}
 		out = append(out, t)
 		return nil

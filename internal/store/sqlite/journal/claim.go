@@ -41,6 +41,10 @@ func Begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
 	if out.Memory, err = memory.Marks(tx, b.Layers); err != nil {
 		return out, err
 	}
-	out.Tail, err = Tail(tx, out.Inbound.ID, b.Tail)
+	after := int64(0)
+	if out.Session != nil {
+		after = out.Session.EpochFrom
+	}
+	out.Tail, err = Tail(tx, after, out.Inbound.ID, b.Tail)
 	return out, err
 }

@@ -35,6 +35,9 @@ func Open(ctx context.Context, tx *db.Tx, o store.OpenBatch) (b store.Batch, err
 	if in.Open, in.More, err = open(tx, max(o.After, in.Acked), o.Limit); err != nil {
 		return b, err
 	}
+	if in.Origins, err = origins(tx, in.Open); err != nil {
+		return b, err
+	}
 	b, ask := machine.Open(&in, o, nil)
 	if ask != "" {
 		begun, err := firstUnclaimed(ctx, tx, &in, o)
@@ -52,19 +55,24 @@ func Open(ctx context.Context, tx *db.Tx, o store.OpenBatch) (b store.Batch, err
 		}
 	}
 	if len(in.Fates) > 0 {
-		b.Acked, err = saveInbox(tx, &in)
+		b.Acked, _, err = saveInbox(tx, &in)
 	}
 	return b, err
 }
 
-// Settle gives an inbox event its fate and moves the ack (T8).
+// Settle gives an inbox event its fate, moves the ack, and counts it in the list of
+// sessions (T8).
 func Settle(tx *db.Tx, s store.Settlement) (acked int64, err error) {
 	in, err := loadInbox(tx)
 	if err != nil {
 		return 0, err
 	}
 	machine.Settle(&in, s)
-	return saveInbox(tx, &in)
+	acked, fresh, err := saveInbox(tx, &in)
+	if err != nil {
+		return 0, err
+	}
+	return acked, settleSession(tx, s, fresh, in.Now.UnixMilli())
 }
 
 func loadInbox(tx *db.Tx) (in machine.Inbox, err error) {
@@ -99,9 +107,14 @@ func open(tx *db.Tx, after int64, limit int) (out []thread.Event, more bool, err
 	return out, more, err
 }
 
-// firstUnclaimed is the id after the last open event that was begun; 0 when none was.
+// firstUnclaimed is the id after the last open event that was begun; 0 when none was. An event
+// with an origin has no part in it: no mode decides where it goes.
 func firstUnclaimed(ctx context.Context, tx *db.Tx, in *machine.Inbox, o store.OpenBatch) (from int64, err error) {
 	err = tx.Events("SELECT "+db.Columns+openEvent+" ORDER BY id LIMIT ?", []any{in.Acked, machine.MaxAhead}, func(e thread.Event) error {
+		origin, err := Origin(tx, e.ID)
+		if err != nil || origin != nil {
+			return err
+		}
 		begun, err := o.Claimed(ctx, e, e.Key(in.UUID), in.ModeAt(e.ID))
 		if begun {
 			from = e.ID + 1
@@ -111,32 +124,35 @@ func firstUnclaimed(ctx context.Context, tx *db.Tx, in *machine.Inbox, o store.O
 	return from, err
 }
 
-// saveInbox writes the fates and moves the ack.
-func saveInbox(tx *db.Tx, in *machine.Inbox) (acked int64, err error) {
+// saveInbox writes the fates and moves the ack. fresh is how many events had no fate before.
+func saveInbox(tx *db.Tx, in *machine.Inbox) (acked, fresh int64, err error) {
 	for _, f := range in.Fates {
-		if err := saveFate(tx, f); err != nil {
-			return 0, err
+		n, err := saveFate(tx, f)
+		if err != nil {
+			return 0, 0, err
 		}
+		fresh += n
 	}
 	if in.OutboxHead > 0 {
 		if _, err := tx.Exec("INSERT INTO x_outbox(thread, head) VALUES(?,?) ON CONFLICT(thread) DO UPDATE SET head = MAX(head, excluded.head)", in.OutboxThread, in.OutboxHead); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	if _, err := tx.Row("SELECT id"+openEvent+" ORDER BY id LIMIT 1", []any{in.Acked}, &in.FirstOpen); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if acked = machine.Advance(in); in.AckMoved {
 		err = consumer.Ack(tx, thread.Inbox, acked)
 	}
-	return acked, err
+	return acked, fresh, err
 }
 
-func saveFate(tx *db.Tx, f machine.Fate) error {
+// saveFate answers how many events got a fate: none where there was one.
+func saveFate(tx *db.Tx, f machine.Fate) (int64, error) {
 	n, err := tx.Exec("INSERT OR IGNORE "+schema.IntoFate, f.InboxID, f.Key, f.Thread, string(f.Fate), f.At)
 	if err != nil || n == 0 || f.Fate != store.FateDead {
-		return err
+		return n, err
 	}
 	_, err = tx.Exec("INSERT OR IGNORE INTO x_dead(inbox_id, error) VALUES(?,?)", f.InboxID, f.Error)
-	return err
+	return n, err
 }

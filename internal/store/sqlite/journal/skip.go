@@ -38,7 +38,7 @@ func SkipMessages(tx *db.Tx, before, why string, begun func(key string) bool) (n
 	if err != nil || len(in.Fates) == 0 {
 		return 0, err
 	}
-	if _, err := saveInbox(tx, &in); err != nil {
+	if _, _, err := saveInbox(tx, &in); err != nil {
 		return 0, err
 	}
 	for _, f := range in.Fates {

@@ -43,6 +43,11 @@ func Load(tx *db.Tx, n machine.Needs, t *machine.Thread) (err error) {
 			return err
 		}
 	}
+	if n.Session {
+		if err := loadSession(tx, t); err != nil {
+			return err
+		}
+	}
 	for _, key := range n.Keys {
 		id, err := tx.Deduped(key)
 		if err != nil {
@@ -171,6 +176,11 @@ func Save(tx *db.Tx, t *machine.Thread) error {
 	}
 	if t.TupleSet {
 		if _, err := tx.Exec("UPDATE x_meta SET tuple = ? WHERE tuple = ''", t.Tuple); err != nil {
+			return err
+		}
+	}
+	if t.SessionSet {
+		if err := saveSession(tx, *t.Session); err != nil {
 			return err
 		}
 	}

@@ -20,15 +20,47 @@ import (
 	_ "modernc.org/sqlite" // the engine
 )
 
-// Format is the version of our tables in a new database, and FormatErased of one in which
-// something was erased; a database of a newer one is refused.
+// Format is the version of our tables in a new database, FormatErased of one in which
+// something was erased, and FormatSessions of one that has an origin or a session; it never
+// becomes lower. Newest is the last that this build knows; a database of a newer one is refused.
 const (
-	Format       = 1
-	FormatErased = 2
+	Format         = 1
+	FormatErased   = 2
+	FormatSessions = 3
+	Newest         = FormatSessions
 )
 
 // Erased is the table of what was erased; the first erasing makes it.
 const Erased = `CREATE TABLE IF NOT EXISTS x_erased (event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, proof BLOB NOT NULL)`
+
+// Origins are the tables of an inbox for the origins of its events and for the list of the
+// agent's sessions, and Session is that of a conversation for its session. The first row of
+// any of them makes them: a database without such rows stays readable for older builds.
+var (
+	Origins = []string{
+		`CREATE TABLE IF NOT EXISTS x_origin (
+  inbox_id INTEGER PRIMARY KEY, thread TEXT NOT NULL, session_key TEXT NOT NULL, account TEXT NOT NULL DEFAULT '',
+  provider_id TEXT NOT NULL DEFAULT '', rev INTEGER NOT NULL DEFAULT 0, command TEXT NOT NULL DEFAULT '',
+  sent_at INTEGER NOT NULL DEFAULT 0, cause TEXT NOT NULL DEFAULT '', task TEXT NOT NULL DEFAULT '')`,
+		`CREATE TABLE IF NOT EXISTS x_sessions (
+  thread TEXT PRIMARY KEY, key TEXT NOT NULL, key_folded TEXT NOT NULL, epoch TEXT NOT NULL DEFAULT '',
+  last_at INTEGER NOT NULL DEFAULT 0, messages INTEGER NOT NULL DEFAULT 0, title TEXT NOT NULL DEFAULT '',
+  archived INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID`,
+		`CREATE INDEX IF NOT EXISTS x_sessions_folded ON x_sessions(key_folded)`,
+	}
+	Session = []string{
+		`CREATE TABLE IF NOT EXISTS x_session (
+  one INTEGER PRIMARY KEY CHECK (one = 1), key TEXT NOT NULL, epoch TEXT NOT NULL DEFAULT '',
+  epoch_from INTEGER NOT NULL DEFAULT 0, started_at INTEGER NOT NULL DEFAULT 0, pending TEXT NOT NULL DEFAULT '',
+  pending_by TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '', thinking TEXT NOT NULL DEFAULT '',
+  verbose TEXT NOT NULL DEFAULT '', reasoning TEXT NOT NULL DEFAULT '', queue_mode TEXT NOT NULL DEFAULT '',
+  usage_footer TEXT NOT NULL DEFAULT '', elevated TEXT NOT NULL DEFAULT '', title TEXT NOT NULL DEFAULT '',
+  archived INTEGER NOT NULL DEFAULT 0)`,
+	}
+)
+
+// RaiseFormat sets the format of a database to the argument, unless it is greater already.
+const RaiseFormat = "UPDATE x_meta SET format = MAX(format, ?)"
 
 // IntoFate records the fate of an inbox event, after INSERT or INSERT OR IGNORE: its id, its
 // key, the thread, the fate, and the time in milliseconds.
