@@ -33,9 +33,9 @@ const (
 // Erased is the table of what was erased; the first erasing makes it.
 const Erased = `CREATE TABLE IF NOT EXISTS x_erased (event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, proof BLOB NOT NULL)`
 
-// Origins are the tables of an inbox for the origins of its events and for the list of the
-// agent's sessions, and Session is that of a conversation for its session. The first row of
-// any of them makes them: a database without such rows stays readable for older builds.
+// Origins are the tables of an inbox that hold the origins of its events and the list of the
+// agent's sessions. Session is the table of a conversation that holds its session. The first
+// row of any of them makes them: a database without such rows stays readable for older builds.
 var (
 	Origins = []string{
 		`CREATE TABLE IF NOT EXISTS x_origin (
