@@ -1,11 +1,12 @@
 // Package homedb stores the registry's own tables in registry.db: the lease ledger, the
-// last known state of each inbox, the usage of today where there is a quota, and the
-// approvals that people are asked for.
+// last known state of each inbox, the usage of today where there is a quota, the
+// approvals that people are asked for, and the states of the bindings.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
-// saves opening them at the next start. Lease rows are on disk before Save
-// returns, the rest is written lazily. One goroutine at a time uses the
+// saves opening them at the next start; without the earlier states of the bindings a message
+// that is delivered again after a change is not recognized. Lease rows and states of the
+// bindings are on disk before the call returns, the rest is written lazily. One goroutine at a time uses the
 // connection; the type is safe for concurrent use.
 package homedb
 
@@ -28,8 +29,9 @@ import (
 )
 
 // format is the version of these tables, kept as user_version: one of a newer build
-// is refused before it is touched. 0 is the same as 1, from before it was written.
-const format = 1
+// is refused before it is touched. 0 is the same as 1, from before it was written; 2 adds
+// binding_rev.
+const format = 2
 
 const schema = `
 CREATE TABLE IF NOT EXISTS lease (
@@ -45,6 +47,7 @@ CREATE TABLE IF NOT EXISTS approval (
   id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, command TEXT NOT NULL, cwd TEXT NOT NULL,
   reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL, requested INTEGER NOT NULL, expires INTEGER NOT NULL,
   UNIQUE (agent, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS binding_rev (rev INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
 `
 
 // DB is an open registry.db.

@@ -1,6 +1,7 @@
 package homedb_test
 
 import (
+	"database/sql"
 	"errors"
 	"maps"
 	"os"
@@ -10,9 +11,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,5 +107,66 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := homedb.Open(t.Context(), bad); err == nil {
 		t.Error("opened a file that is no database")
+	}
+}
+
+// GATEWAY 5.4: the states of the bindings, also after a restart.
+func TestRevisions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	var last *homedb.DB
+	storetest.Revisions(t, func(t *testing.T) store.Revisions {
+		if last != nil {
+			if err := last.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = open(t, path)
+		return last
+	})
+}
+
+// A file of format 1 is continued with all that it has, also one whose upgrade was killed before
+// its end; an older build refuses it then, as this one refuses the next format.
+func TestFormats(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	lease := lease.Record{Resource: "agent/a", Token: 7, Holder: "h", TTL: time.Second, Expires: time.UnixMilli(1)}
+	d := open(t, path)
+	if err := errors.Join(d.Save(t.Context(), lease), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	format := func(statements ...string) (n int) {
+		t.Helper()
+		raw, err := sql.Open("sqlite", "file:"+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range statements {
+			_, again := raw.ExecContext(t.Context(), q)
+			err = errors.Join(err, again)
+		}
+		if err = errors.Join(err, raw.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&n), raw.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, before := range [][]string{{"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
+		format(before...)
+		d := open(t, path)
+		if _, err := d.PutRevision(t.Context(), 0, []byte("b"), 1); err != nil {
+			t.Errorf("%v: %v", before, err)
+		}
+		if rows, err := d.Load(t.Context()); err != nil || len(rows) != 1 || rows[0] != lease {
+			t.Errorf("%v: leases %+v, %v", before, rows, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := format(); n != 2 {
+			t.Errorf("%v: format %d", before, n)
+		}
+	}
+	format("PRAGMA user_version = 3")
+	if _, err := homedb.Open(t.Context(), path); !fault.Is(err, fault.FormatMismatch) {
+		t.Errorf("a newer format: %v", err)
 	}
 }
