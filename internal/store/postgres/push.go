@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
@@ -32,6 +34,7 @@ type pushStep struct {
 	o      store.AppendOptions
 	inbox  bool
 	first  int64 // of the push that had the key before
+	newest int64 // state of the bindings
 	out    store.Appended
 }
 
@@ -39,17 +42,31 @@ func (s *pushStep) Load(tx *unit.Tx) {
 	if s.o.Key != "" {
 		tx.Deduped(firstOf+s.o.Key, &s.first)
 	}
+	if s.o.Revision != 0 {
+		tx.ReadRaw(home.HoldRevision, nil, func(func(...any) error) error { return nil })
+		tx.ReadRaw(home.NewestRevision, nil, func(scan func(...any) error) error { return scan(&s.newest) })
+	}
 }
 
 func (s *pushStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	if s.first != 0 {
 		return s.repeated(ctx, tx)
 	}
+	if s.newest > s.o.Revision {
+		return fmt.Errorf("push to %s by state %d of the bindings, the newest is %d: %w", tx.Ref, s.o.Revision, s.newest, store.ErrRevision)
+	}
 	if err := s.checkDepth(ctx, tx); err != nil {
 		return err
 	}
 	for _, n := range s.events {
-		s.add(tx, tx.Insert(n))
+		e := journal.Stored{Event: tx.Insert(n)}
+		if s.inbox {
+			e.Key = e.Event.Key(tx.UUID)
+			if n.Origin != nil {
+				e.Origin = journal.SaveOrigin(tx, e.ID, *n.Origin)
+			}
+		}
+		add(&s.out, e, s.inbox)
 	}
 	if s.o.Key == "" {
 		return nil
@@ -61,43 +78,74 @@ func (s *pushStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	return nil
 }
 
-// repeated answers the ids of the first push under a key. A push under the same key
-// that says something else is a mistake of the caller, told and not stored.
+// repeated answers what the first push under a key did, whatever the bindings are now. A push
+// under the same key that says something else is a mistake of the caller: it is refused. Where
+// a repeat would go is no such mistake, the first stands.
 func (s *pushStep) repeated(ctx context.Context, tx *unit.Tx) error {
-	last := s.first
-	if err := tx.Now(ctx, unit.Deduped, []any{lastOf + s.o.Key}, func(scan func(...any) error) error { return scan(&last) }); err != nil {
+	old := &pushedStep{key: s.o.Key}
+	if err := tx.Again(ctx, func() { old.Load(tx) }); err != nil {
 		return err
 	}
-	if last-s.first+1 != int64(len(s.events)) { // one transaction gives consecutive ids
+	if len(old.events) != len(s.events) {
 		return store.ErrKeyReused
 	}
-	s.out.Duplicate = true
-	var old []thread.Event
-	if err := tx.Now(ctx, "SELECT "+unit.Columns+" FROM event WHERE agent_id = $1 AND thread_id = $2 AND id >= $3 ORDER BY id LIMIT $4",
-		[]any{s.first, len(s.events)}, func(scan func(...any) error) error {
-			ev, err := unit.Scan(scan)
-			old = append(old, ev)
-			return err
-		}); err != nil {
-		return err
-	}
 	for i, n := range s.events {
-		if i >= len(old) || !same(old[i], n) {
+		if !same(old.events[i].Event, n) {
 			return store.ErrKeyReused
 		}
-		s.add(tx, old[i])
+	}
+	if err := old.Decide(ctx, tx); err != nil {
+		return err
+	}
+	s.out = old.out
+	return nil
+}
+
+// Pushed answers what the push under a key did, as a repeat of it would.
+func (e *Engine) Pushed(ctx context.Context, r store.Ref, key string) (store.Appended, bool, error) {
+	if key == "" {
+		return store.Appended{}, false, nil
+	}
+	s := &pushedStep{key: key}
+	if err := e.view(ctx, r, s); err != nil {
+		if absent(err) {
+			err = nil
+		}
+		return store.Appended{}, false, err
+	}
+	return s.out, len(s.events) > 0, nil
+}
+
+// pushedStep answers what the push under a key did.
+type pushedStep struct {
+	key    string
+	events []journal.Stored
+	out    store.Appended
+}
+
+// Load reads the events: one transaction gave them consecutive ids.
+func (s *pushedStep) Load(tx *unit.Tx) {
+	const first = "(SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key = $3)"
+	const last = "COALESCE((SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key = $4), " + first + ")"
+	journal.LoadStored(tx, first, last, []any{firstOf + s.key, lastOf + s.key}, &s.events)
+}
+
+func (s *pushedStep) Decide(_ context.Context, tx *unit.Tx) error {
+	s.out.Duplicate = true
+	for _, e := range s.events {
+		add(&s.out, e, tx.IsInbox())
 	}
 	return nil
 }
 
 // add notes an event that is stored.
-func (s *pushStep) add(tx *unit.Tx, e thread.Event) {
-	if len(s.out.IDs) == 0 {
-		s.out.At = thread.ParseStamp(e.CreatedAt)
+func add(out *store.Appended, e journal.Stored, inbox bool) {
+	if len(out.IDs) == 0 {
+		out.At = thread.ParseStamp(e.CreatedAt)
 	}
-	s.out.IDs = append(s.out.IDs, e.ID)
-	if s.inbox {
-		s.out.Keys = append(s.out.Keys, e.Key(tx.UUID))
+	out.IDs = append(out.IDs, e.ID)
+	if inbox {
+		out.Keys, out.Origins = append(out.Keys, e.Key), append(out.Origins, e.Origin)
 	}
 }
 

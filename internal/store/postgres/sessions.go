@@ -2,35 +2,46 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/journal"
 )
 
-var errLater = errors.New("not stored yet")
-
-// Pushed answers what a push did.
-func (e *Engine) Pushed(context.Context, store.Ref, string) (store.Appended, bool, error) {
-	return store.Appended{}, false, errLater
+// Origin answers that of an inbox event.
+func (e *Engine) Origin(ctx context.Context, agent string, id int64) (*store.Origin, error) {
+	s := journal.Origin(id)
+	err := e.view(ctx, store.Inbox(agent), s)
+	return s.Out, err
 }
 
-// Origin answers that of an inbox event.
-func (e *Engine) Origin(context.Context, string, int64) (*store.Origin, error) { return nil, nil }
-
 // Session answers that of a conversation.
-func (e *Engine) Session(context.Context, store.Ref) (store.Session, error) {
-	return store.Session{}, errLater
+func (e *Engine) Session(ctx context.Context, r store.Ref) (store.Session, error) {
+	if r.IsInbox() {
+		return store.Session{}, store.ErrNoSession
+	}
+	s := journal.Session()
+	err := e.view(ctx, r, s)
+	return s.Out, err
 }
 
 // PatchSession changes a session.
-func (e *Engine) PatchSession(context.Context, store.Ref, store.SessionPatch) (store.Session, error) {
-	return store.Session{}, errLater
+func (e *Engine) PatchSession(ctx context.Context, r store.Ref, p store.SessionPatch) (store.Session, error) {
+	if r.IsInbox() {
+		return store.Session{}, store.ErrNotFound
+	}
+	s := journal.PatchSession(p)
+	if err := e.do(ctx, r, s); err != nil {
+		return store.Session{}, err
+	}
+	return s.Out, nil
 }
 
-// NoteSession keeps a session in the list.
-func (e *Engine) NoteSession(context.Context, store.Ref, store.Session) error { return errLater }
+// NoteSession has nothing to do: the list is read from the sessions themselves.
+func (e *Engine) NoteSession(context.Context, store.Ref, store.Session) error { return nil }
 
 // ListSessions answers sessions of an agent.
-func (e *Engine) ListSessions(context.Context, string, store.ListSessions) ([]store.SessionEntry, error) {
-	return nil, errLater
+func (e *Engine) ListSessions(ctx context.Context, agent string, q store.ListSessions) ([]store.SessionEntry, error) {
+	s := journal.Sessions(q)
+	err := e.view(ctx, store.Inbox(agent), s)
+	return s.Out, err
 }

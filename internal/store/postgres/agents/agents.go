@@ -71,7 +71,7 @@ func (d *DB) Remove(ctx context.Context, id string) error {
 }
 
 func remove(ctx context.Context, tx pgx.Tx, id string) error {
-	tag, err := tx.Exec(ctx, "DELETE FROM agent WHERE agent_id = $1", id) // threads, files and what hangs on them go with it
+	tag, err := tx.Exec(ctx, "DELETE FROM agent WHERE agent_id = $1", id) // threads, files and what hangs on them go with it; no push is under way after it
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func remove(ctx context.Context, tx pgx.Tx, id string) error {
 	}
 	b := &pgx.Batch{}
 	for _, q := range []string{
-		"DELETE FROM approval WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
+		"DELETE FROM origin WHERE agent_id = $1", "DELETE FROM approval WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = true WHERE agent_id = $1",
 	} {
 		b.Queue(q, id)

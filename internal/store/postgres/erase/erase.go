@@ -100,8 +100,12 @@ func (c *ContentsStep) Decide(_ context.Context, tx *unit.Tx) error {
 	}
 	if tx.IsInbox() {
 		tx.Exec("UPDATE fate SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)
+		tx.ExecRaw("UPDATE origin SET account = '', provider_id = '', command = '' WHERE agent_id = $1 AND inbox_id = ANY($2::bigint[])", tx.Agent, c.s.Events)
 	} else {
 		tx.Exec("UPDATE delivery SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND event_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)
+		if c.s.Whole {
+			tx.Exec("UPDATE session SET title = '' WHERE agent_id = $1 AND thread_id = $2 AND title <> ''")
+		}
 	}
 	tx.Exec("UPDATE memory SET text = '', thread = '', event = '' WHERE agent_id = $1 AND thread_id = $2 AND (text <> '' OR event <> '')")
 	return nil

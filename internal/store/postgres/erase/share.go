@@ -26,6 +26,7 @@ func (s *ShareStep) Load(tx *unit.Tx) {
 		s.inbox(tx)
 		return
 	case s.q.Whole:
+		s.Out.Whole = true
 		s.ids(tx, "SELECT id FROM event WHERE agent_id = $1 AND thread_id = $2 ORDER BY id")
 		s.keys(tx, "SELECT key FROM turn WHERE agent_id = $1 AND thread_id = $2 ORDER BY key")
 	default:

@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
+	"github.com/theclaw/agents/internal/store/storetest"
 )
 
 func open(t *testing.T) *home.DB {
@@ -212,5 +213,83 @@ func TestEraseLines(t *testing.T) {
 		if err := set.QueryRow(ctx, "SELECT count(*) FROM agent_log").Scan(&rows); err != nil || rows != 2 {
 			t.Errorf("%d rows, %v", rows, err)
 		}
+	}
+}
+
+// GATEWAY 5.4: the states of the bindings, as another registry finds them.
+func TestRevisions(t *testing.T) {
+	d, s := opened(t)
+	storetest.Revisions(t, func(*testing.T) store.Revisions {
+		defer func() { d = home.New(s) }()
+		return d
+	})
+}
+
+// Of registries that change the bindings at once one succeeds, and each state is there once.
+func TestRevisionsOfMany(t *testing.T) {
+	d, s := opened(t)
+	var won atomic.Int64
+	var g sync.WaitGroup
+	for i := range 8 {
+		g.Go(func() {
+			r, err := home.New(s).PutRevision(t.Context(), 0, []byte(fmt.Sprint(i)), 4)
+			if err == nil && r.Rev == 1 {
+				won.Add(1)
+			} else if !errors.Is(err, store.ErrMoved) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	g.Wait()
+	if list, err := d.Revisions(t.Context(), 9); err != nil || len(list) != 1 || won.Load() != 1 {
+		t.Errorf("%d succeeded: %+v, %v", won.Load(), list, err)
+	}
+}
+
+// A file of the home is replaced by who knows its version, and one registry makes it.
+func TestHomeFiles(t *testing.T) {
+	d, s := opened(t)
+	ctx := t.Context()
+	if data, version, err := d.HomeFile(ctx, "edge.yaml"); data != nil || version != "" || err != nil {
+		t.Errorf("none: %q %q %v", data, version, err)
+	}
+	if _, err := d.PutHomeFile(ctx, "edge.yaml", []byte("x"), "v"); !errors.Is(err, store.ErrMoved) {
+		t.Errorf("replaced what is not there: %v", err)
+	}
+	var mu sync.Mutex
+	var first string
+	var g sync.WaitGroup
+	for i := range 8 {
+		g.Go(func() {
+			v, err := home.New(s).PutHomeFile(ctx, "edge.yaml", []byte(fmt.Sprint("bindings: [] # ", i)), "")
+			if err != nil && !errors.Is(err, store.ErrMoved) {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && first != "" {
+				t.Error("made twice")
+			} else if err == nil {
+				first = v
+			}
+		})
+	}
+	g.Wait()
+	old, version, err := d.HomeFile(ctx, "edge.yaml")
+	if err != nil || version == "" || version != first {
+		t.Errorf("made: %q %q %v", old, version, err)
+	}
+	second, err := d.PutHomeFile(ctx, "edge.yaml", nil, first)
+	if err != nil || second == first {
+		t.Errorf("replaced: %q %v", second, err)
+	}
+	if _, err := d.PutHomeFile(ctx, "edge.yaml", []byte("late"), first); !errors.Is(err, store.ErrMoved) {
+		t.Errorf("replaced by an old version: %v", err)
+	}
+	if data, version, err := d.HomeFile(ctx, "edge.yaml"); data == nil || len(data) != 0 || version != second || err != nil {
+		t.Errorf("an empty one: %v %q %v", data, version, err)
+	}
+	if data, _, err := d.HomeFile(ctx, "other"); data != nil || err != nil {
+		t.Errorf("another: %v %v", data, err)
 	}
 }

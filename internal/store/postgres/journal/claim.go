@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"slices"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
@@ -105,6 +106,9 @@ func (s *BeginStep) Decide(ctx context.Context, tx *unit.Tx) (err error) {
 		if e.Type == thread.TypeMessage && b.Tail > 0 {
 			s.tail = append(s.tail[max(len(s.tail)-b.Tail+1, 0):], e.Event)
 		}
+	}
+	if out.Session != nil { // its epoch may have begun after the tail was read
+		s.tail = slices.DeleteFunc(s.tail, func(e thread.Event) bool { return e.ID <= out.Session.EpochFrom })
 	}
 	out.Inbound, out.Memory, out.Files, out.Tail = s.inbound, s.marks.Out, s.files, s.context()
 	return nil

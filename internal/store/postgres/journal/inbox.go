@@ -23,9 +23,13 @@ func loadRoutes(tx *unit.Tx, out *[]machine.Route) {
 }
 
 // loadOpen reads events after an id, or after the ack when that is greater, that have no
-// fate, as many as fit one answer.
-func loadOpen(tx *unit.Tx, in *machine.Inbox, after int64, limit int) {
-	tx.Page(unit.Page{Where: "id > GREATEST($3, " + behind + ") AND " + open, Args: []any{after}, Limit: limit, Budget: thread.MaxAnswer}, &in.Open, &in.More)
+// fate and for which where holds, as many as fit one answer.
+func loadOpen(tx *unit.Tx, in *machine.Inbox, where string, after int64, limit int) {
+	in.Origins = map[int64]*store.Origin{}
+	tx.Page(unit.Page{
+		Where: "id > GREATEST($3, " + behind + ") AND " + open + where, Args: []any{after}, Limit: limit, Budget: thread.MaxAnswer,
+		With: withOrigins(in.Origins),
+	}, &in.Open, &in.More)
 }
 
 // beginInbox enters what the transaction holds of the inbox.
@@ -52,7 +56,7 @@ func Open(o store.OpenBatch, begun *machine.Begun) *OpenStep { return &OpenStep{
 func (s *OpenStep) Load(tx *unit.Tx) {
 	s.in = machine.Inbox{}
 	loadRoutes(tx, &s.in.Routes)
-	loadOpen(tx, &s.in, s.o.After, s.o.Limit)
+	loadOpen(tx, &s.in, "", s.o.After, s.o.Limit)
 }
 
 // Decide routes them.
@@ -74,7 +78,8 @@ func (s *OpenStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	return nil
 }
 
-// AheadStep answers the open events that may have been begun, with their modes.
+// AheadStep answers the open events that may have been begun under another mode, with their
+// modes: those without an origin.
 type AheadStep struct {
 	after int64
 	limit int
@@ -95,7 +100,7 @@ func Ahead(after int64, limit int) *AheadStep { return &AheadStep{after: after, 
 // Load reads them, as many as fit one answer.
 func (s *AheadStep) Load(tx *unit.Tx) {
 	loadRoutes(tx, &s.in.Routes)
-	loadOpen(tx, &s.in, s.after, s.limit)
+	loadOpen(tx, &s.in, " AND NOT "+hasOrigin, s.after, s.limit)
 }
 
 // Decide puts them together.

@@ -55,8 +55,8 @@ func (f *fateRow) load(tx *unit.Tx, id int64) {
 	})
 }
 
-// TurnStep answers what the inbox knows of an event. Its thread is that of its fate, or
-// where it will go; empty when neither is known.
+// TurnStep answers what the inbox knows of an event. Its thread is that of its fate or of its
+// origin, or where it will go; empty when none of these is known.
 type TurnStep struct {
 	event *EventStep
 	q     store.TurnQuery
@@ -72,13 +72,14 @@ func Turn(q store.TurnQuery) *TurnStep { return &TurnStep{event: Event(q.InboxID
 func (s *TurnStep) Load(tx *unit.Tx) {
 	s.event.Load(tx)
 	s.fate.load(tx, s.q.InboxID)
+	loadOrigin(tx, s.q.InboxID, &s.Out.Origin)
 	loadRoutes(tx, &s.in.Routes)
 }
 
 // Decide puts it together.
 func (s *TurnStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	t := &s.Out
-	*t = store.Turn{Agent: tx.Agent, InboxID: s.q.InboxID, State: store.TurnQueued}
+	*t = store.Turn{Agent: tx.Agent, InboxID: s.q.InboxID, State: store.TurnQueued, Origin: t.Origin}
 	if err := s.event.Decide(ctx, tx); err != nil {
 		return err
 	}
@@ -92,7 +93,13 @@ func (s *TurnStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		return nil
 	}
 	mode := s.in.ModeAt(ev.ID)
-	if mode == "" || ev.Type != thread.TypeMessage {
+	switch {
+	case ev.Type != thread.TypeMessage:
+		return nil
+	case t.Origin != nil:
+		t.Thread = t.Origin.Thread
+		return nil
+	case mode == "":
 		return nil
 	}
 	if id, err := s.q.Route(ev, mode); err == nil { // else it is dead when a batch opens
@@ -126,7 +133,8 @@ func (s *TurnsStep) Load(tx *unit.Tx) {
 		where += " AND COALESCE(f.resolved, '') = ''"
 	}
 	sql := `SELECT e.id, e.created_at, e.source, e.type, e.subtype, CASE WHEN f.inbox_id IS NULL THEN e.content ELSE '' END,
-		COALESCE(f.key, ''), COALESCE(f.thread, ''), COALESCE(f.fate, ''), COALESCE(f.at, 0), COALESCE(f.error, ''), COALESCE(f.resolved, '')
+		COALESCE(f.key, ''), COALESCE(f.thread, ''), COALESCE(f.fate, ''), COALESCE(f.at, 0), COALESCE(f.error, ''), COALESCE(f.resolved, ''),
+		CASE WHEN f.inbox_id IS NULL AND e.type = '` + thread.TypeMessage + `' THEN COALESCE((SELECT o.thread FROM origin o WHERE o.agent_id = $1 AND o.inbox_id = e.id), '') ELSE '' END
 		FROM event e ` + join + ` fate f ON f.agent_id = $1 AND f.thread_id = $2 AND f.inbox_id = e.id
 		WHERE e.agent_id = $1 AND e.thread_id = $2 AND e.id < $3` + where + " ORDER BY e.id DESC LIMIT $" + strconv.Itoa(len(args)+3)
 	tx.Read(sql, append(args, s.q.Limit), func(scan func(...any) error) error {
@@ -134,7 +142,7 @@ func (s *TurnsStep) Load(tx *unit.Tx) {
 		var ev thread.Event
 		var f machine.Fate
 		var fate, resolved string
-		if err := scan(&ev.ID, &ev.CreatedAt, &ev.Source, &ev.Type, &ev.Subtype, &ev.Content, &t.Key, &f.Thread, &fate, &f.At, &f.Error, &resolved); err != nil {
+		if err := scan(&ev.ID, &ev.CreatedAt, &ev.Source, &ev.Type, &ev.Subtype, &ev.Content, &t.Key, &f.Thread, &fate, &f.At, &f.Error, &resolved, &t.Thread); err != nil {
 			return err
 		}
 		t.InboxID, t.Source, t.QueuedAt = ev.ID, ev.Source, thread.ParseStamp(ev.CreatedAt)

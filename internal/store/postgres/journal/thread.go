@@ -8,6 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/thread"
 )
 
 // Step runs a transition of machine; Out is its answer.
@@ -68,7 +69,7 @@ func Decide(d store.Decision) *Step[struct{}] {
 // begin enters what the transaction holds of the thread.
 func begin(tx *unit.Tx, t *machine.Thread) {
 	t.UUID, t.Head, t.NextID, t.Tuple = tx.UUID, tx.Head, tx.Head+1, tx.Tuple
-	t.Token, t.Now, t.Acked = tx.Fence.Token, tx.Time, tx.Acked
+	t.Token, t.Now, t.Acked, t.LastAt = tx.Fence.Token, tx.Time, tx.Acked, thread.ParseStamp(tx.LastAt)
 }
 
 const (
@@ -109,6 +110,9 @@ func load(tx *unit.Tx, n machine.Needs, t *machine.Thread) {
 		})
 	}
 	loadDeliveries(tx, n, t)
+	if n.Session {
+		loadSession(tx, &t.Session)
+	}
 }
 
 func loadTurns(tx *unit.Tx, n machine.Needs, t *machine.Thread) {
@@ -196,6 +200,9 @@ func save(tx *unit.Tx, t *machine.Thread) {
 	}
 	for i := range t.Deliveries {
 		saveDelivery(tx, &t.Deliveries[i])
+	}
+	if t.SessionSet {
+		saveSession(tx, *t.Session)
 	}
 	tx.Acked, tx.Tuple = t.Acked, t.Tuple
 }

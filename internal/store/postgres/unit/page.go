@@ -33,6 +33,15 @@ type Page struct {
 	Desc   bool // the newest; they are answered in rising id as well
 	Limit  int
 	Budget int // bytes; one event is answered whatever its size
+	With   *With
+}
+
+// With adds to each event of a page what else is stored for it.
+type With struct {
+	Join    string         // of the events, whose alias is sized
+	Columns string         // of Join
+	Dest    []any          // where they go
+	Each    func(id int64) // is called for each event that is answered, while Dest has its columns
 }
 
 // sizeOf is thread.Event.Size of what is stored.
@@ -46,10 +55,14 @@ func (p Page) SQL() (string, []any) {
 		order = "id DESC"
 	}
 	limit, budget := "$"+strconv.Itoa(n), "$"+strconv.Itoa(n+1)
-	return "SELECT " + Columns + ", upto <= " + budget + "::bigint FROM (" +
+	columns, join := "", ""
+	if w := p.With; w != nil {
+		columns, join = ", "+w.Columns, " "+w.Join
+	}
+	return "SELECT " + Columns + ", upto <= " + budget + "::bigint" + columns + " FROM (" +
 			"SELECT *, sum(size) OVER by_id AS upto, row_number() OVER by_id AS nth FROM (" +
 			"SELECT " + Columns + ", " + sizeOf + " AS size FROM event e WHERE agent_id = $1 AND thread_id = $2 AND (" + p.Where + ") ORDER BY " + order + " LIMIT " + limit +
-			"::bigint) AS page WINDOW by_id AS (ORDER BY " + order + " ROWS UNBOUNDED PRECEDING)) AS sized WHERE nth <= 2 OR upto - size <= " + budget + "::bigint ORDER BY " + order,
+			"::bigint) AS page WINDOW by_id AS (ORDER BY " + order + " ROWS UNBOUNDED PRECEDING)) AS sized" + join + " WHERE nth <= 2 OR upto - size <= " + budget + "::bigint ORDER BY " + order,
 		append(slices.Clip(p.Args), p.Limit+1, p.Budget)
 }
 
@@ -69,7 +82,11 @@ func (p Page) into(events *[]thread.Event, more *bool) func(func(...any) error) 
 	return func(scan func(...any) error) error {
 		var e thread.Event
 		var fits bool
-		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &fits); err != nil {
+		dest := []any{&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &fits}
+		if p.With != nil {
+			dest = append(dest, p.With.Dest...)
+		}
+		if err := scan(dest...); err != nil {
 			return err
 		}
 		if n := len(*events); n == p.Limit || (n > 0 && !fits) {
@@ -80,6 +97,9 @@ func (p Page) into(events *[]thread.Event, more *bool) func(func(...any) error) 
 			*events = slices.Insert(*events, 0, e)
 		} else {
 			*events = append(*events, e)
+		}
+		if p.With != nil {
+			p.With.Each(e.ID)
 		}
 		return nil
 	}

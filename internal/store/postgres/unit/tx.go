@@ -55,6 +55,11 @@ func (t *Tx) Read(sql string, args []any, each func(scan func(...any) error) err
 	t.reads.Queue(sql, t.bind(args)...).Query(func(rows pgx.Rows) error { return t.each(rows, each) })
 }
 
+// ReadRaw is Read of rows that belong to no thread: args are all values of the SQL, from $1.
+func (t *Tx) ReadRaw(sql string, args []any, each func(scan func(...any) error) error) {
+	t.reads.Queue(sql, raw(args)...).Query(func(rows pgx.Rows) error { return t.each(rows, each) })
+}
+
 // One queues a read of at most one row into dest; found, when not nil, reports
 // whether there was one.
 func (t *Tx) One(sql string, args []any, found *bool, dest ...any) {
@@ -88,16 +93,22 @@ func (t *Tx) Again(ctx context.Context, load func()) error {
 // from $3.
 func (t *Tx) Exec(sql string, args ...any) { t.write.Queue(sql, t.bind(args)...) }
 
+// ExecRaw is Exec of rows that belong to no thread: args are all values of the SQL, from $1.
+func (t *Tx) ExecRaw(sql string, args ...any) { t.write.Queue(sql, raw(args)...) }
+
 // ExecRows is Exec; changed receives how many rows the statement changed.
 func (t *Tx) ExecRows(changed func(n int64) error, sql string, args ...any) {
 	t.write.Queue(sql, t.bind(args)...).Exec(func(tag pgconn.CommandTag) error { return changed(tag.RowsAffected()) })
 }
 
 func (t *Tx) bind(args []any) []any {
-	out := make([]any, 0, len(args)+2)
-	out = append(out, t.Agent, t.Ref.Thread)
-	for _, a := range args {
-		out = append(out, stored(a))
+	return append([]any{t.Agent, t.Ref.Thread}, raw(args)...)
+}
+
+func raw(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		out[i] = stored(a)
 	}
 	return out
 }
