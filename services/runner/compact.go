@@ -86,6 +86,9 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 		return out, err
 	}
 	job.Upto = head.GetEvents()[0].GetId()
+	if job.EpochFrom, err = memory.EpochFrom(ctx, s.threads, req.GetAgentId(), req.GetThreadId(), 0); err != nil {
+		return out, err
+	}
 	return r.Thread(ctx, job)
 }
 

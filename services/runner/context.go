@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
@@ -11,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/window"
@@ -49,6 +51,12 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if err != nil {
 		m = modelcall.Model{} // its window is not known
 	}
+	reach := memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId()
+	from, same, err := s.epoch(ctx, req, reach)
+	if err != nil {
+		return prompt.Scope{}, err
+	}
+	claim.EpochFromId = from
 	var digested int64
 	if at := req.GetAtEvent(); at > 0 {
 		if digested, err = s.digestedAt(ctx, req, at); err != nil {
@@ -57,7 +65,7 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	}
 	peek := &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
-		Filter: "type = 'message'", Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
+		AfterId: from, Filter: "type = 'message'", Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
 	}
 	if at := req.GetAtEvent(); at > 0 {
 		peek.Filter += fmt.Sprintf(" AND id <= %d", at)
@@ -83,11 +91,35 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId()); err != nil {
 		return prompt.Scope{}, err
 	}
+	if !same {
+		claim.Files = slices.DeleteFunc(claim.GetFiles(), func(f *registrypb.ContextFile) bool {
+			return f.GetName() == "memory/"+route.MemoryThreadFile(req.GetThreadId())
+		})
+	}
+	memory.LimitToEpoch(claim)
 	scope := window.Scope(claim, m, s.driver.Tools.Set(claim.GetConfig()).Offered())
 	if req.GetAtEvent() > 0 {
 		scope.Digested = digested
 	}
 	return scope, nil
+}
+
+// epoch finds where the epoch of the message begins, and reports whether the digest of the
+// conversation, which is that of its newest epoch, is of this one.
+func (s *Service) epoch(ctx context.Context, req *runnerpb.BuildContextRequest, digested int64) (from int64, same bool, err error) {
+	from, err = memory.EpochFrom(ctx, s.threads, req.GetAgentId(), req.GetThreadId(), req.GetAtEvent())
+	if err != nil {
+		return 0, false, err
+	}
+	same = from == 0 || digested > from
+	if at := req.GetAtEvent(); at > 0 && digested > at {
+		ofDigest, err := memory.EpochFrom(ctx, s.threads, req.GetAgentId(), req.GetThreadId(), digested)
+		if err != nil {
+			return 0, false, err
+		}
+		same = ofDigest == from
+	}
+	return from, same, nil
 }
 
 // digestedAt is how far the conversation was digested at an event: the last decision

@@ -74,7 +74,7 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 	content = append(content, '}')
 	pushed, err := s.threads.PushEvents(ctx, &registrypb.PushEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: thread.Inbox}, IdempotencyKey: key,
-		Events: []*registrypb.NewEvent{{Source: from, Type: thread.TypeMessage, Content: string(content)}},
+		Events: []*registrypb.NewEvent{{Source: from, Type: thread.TypeMessage, Content: string(content), SessionKey: req.GetSessionKey()}},
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,12 @@
 // what the claim of the turn read in one transaction, mark and messages together, so that a
 // turn that goes on in another process reads the same.
 //
+// An epoch of a conversation begins behind an event (BeginTurnResponse.epoch_from_id), and
+// nothing up to that event enters a prompt of it or a prompt for a digest. A digest of the
+// thread is of the epoch only when it reaches further than that event; one of an earlier
+// epoch counts as none that ends at the event: see [InEpoch]. The layers of the peer and of
+// the agent are those of all epochs.
+//
 // It decides neither when nor how a digest is made: package compact does. It keeps no state
 // but which digests failed, so that they are not asked for at each message: see Failures.
 package memory
@@ -76,6 +82,9 @@ type Job struct {
 	Source, Content string
 	// Upto is the last event to digest.
 	Upto int64
+	// EpochFrom is the event that begins the epoch of the conversation, of which nothing up to
+	// it goes into a digest; 0: the epoch is the whole thread.
+	EpochFrom int64
 
 	Config *registrypb.CompactionConfig
 	// Layers as they are; see GetMemory and BeginTurn.
@@ -120,6 +129,7 @@ type Outcome struct {
 // Thread digests a conversation, and then the layers that are due by it. The
 // error is one that ends the work; what else fails is logged and costs a digest.
 func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
+	j.Layers = InEpoch(j.Layers, j.EpochFrom)
 	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
 	lines, upto, err := r.said(ctx, j, state.GetDigestedId(), "")
 	if err != nil {
@@ -189,8 +199,9 @@ func (r Registry) Moved(ctx context.Context, j Job) (layers []*registrypb.Memory
 	if err != nil {
 		return nil, false, fmt.Errorf("read the memory of %s: %w", j.ThreadID, err)
 	}
-	state := Layer(now.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
-	return now.GetMemory(), state.GetCompactions() != Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetCompactions(), nil
+	layers = InEpoch(now.GetMemory(), j.EpochFrom)
+	state := Layer(layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
+	return layers, state.GetCompactions() != Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetCompactions(), nil
 }
 
 // Undigested reports whether a conversation has messages between two events.
@@ -235,6 +246,9 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	if base == "" {
 		base = absent
 	}
+	if t.level == compact.Thread && ofEarlier(t.state, j.EpochFrom) {
+		old = "" // the file may still hold what the registry is about to move out of it
+	}
 	call := ctx
 	if j.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -269,7 +283,7 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	}
 	r.Failures.Digested(j.AgentID, name)
 	out.Name, out.Text, out.Messages, out.Digested = name, d.Text, d.Lines, t.upto
-	out.Layers, out.unseen = resp.GetMemory(), resp.GetThreads()
+	out.Layers, out.unseen = InEpoch(resp.GetMemory(), j.EpochFrom), resp.GetThreads()
 	return out, nil
 }
 

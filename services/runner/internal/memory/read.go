@@ -23,9 +23,10 @@ const (
 	maxRecords, maxThreads = 200, 64
 )
 
-// said reads the messages after an event up to the job's; with a peer's file
+// said reads the messages of the epoch after an event up to the job's; with a peer's file
 // only that peer's own.
 func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (lines []compact.Line, last int64, err error) {
+	after = max(after, j.EpochFrom)
 	page, err := r.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: j.AgentID, ThreadId: j.ThreadID}, AfterId: after, Tail: true, Limit: maxMessages,
 		Filter: fmt.Sprintf("type = 'message' AND id <= %d", j.Upto),
@@ -123,7 +124,9 @@ func (r Registry) done(ctx context.Context, j Job) (lines []compact.Line, seen [
 			if err != nil {
 				return nil, nil, fmt.Errorf("read memory of %s: %w", t.GetThreadId(), err)
 			}
-			lines = append(lines, compact.Line{Who: "a conversation", Text: string(file.GetContent())})
+			if text := string(file.GetContent()); text != "" { // it is empty when an epoch has begun since
+				lines = append(lines, compact.Line{Who: "a conversation", Text: text})
+			}
 		}
 		if text != "" {
 			lines = append(lines, compact.Line{Who: "records of a conversation", Text: text})

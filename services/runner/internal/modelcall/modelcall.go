@@ -57,16 +57,20 @@ type Try struct {
 	Back <-chan struct{}
 }
 
-// Thinking is how a message of the owner's asks its run to think; empty: as the
-// provider is set. What anybody else writes there asks for nothing.
-func Thinking(source, content string) string {
+// Thinking is how the run of a message thinks: as the message of an owner asks, else as is
+// set for its conversation; empty: as the provider is set. What other people write into a
+// message asks for nothing, and a setting that cannot be used is as good as none.
+func Thinking(source, content, set string) string {
 	var c struct {
 		Thinking string `json:"thinking"`
 	}
-	if !strings.HasPrefix(source, consoles) || json.Unmarshal([]byte(content), &c) != nil || BadThinking(c.Thinking) != "" {
+	if strings.HasPrefix(source, consoles) && json.Unmarshal([]byte(content), &c) == nil && c.Thinking != "" && BadThinking(c.Thinking) == "" {
+		return c.Thinking
+	}
+	if BadThinking(set) != "" {
 		return ""
 	}
-	return c.Thinking
+	return set
 }
 
 const (

@@ -136,7 +136,8 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 	for {
 		var p prompt.Prompt
 		req, p = t.requests.Request(said)
-		req.Try, req.Away, req.Thinking = t.tries+t.away+1, t.away, modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
+		req.Try, req.Away = t.tries+t.away+1, t.away
+		req.Thinking = modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent(), t.begun.GetConfig().GetThinking())
 		t.last = transcript{p.System, p.Messages}
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err

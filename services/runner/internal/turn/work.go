@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
@@ -55,6 +56,7 @@ type transcript struct {
 
 // claim takes over what the journal has.
 func (t *turn) claim(b *registrypb.BeginTurnResponse) {
+	memory.LimitToEpoch(b)
 	t.begun, t.tries, t.started = b, int(b.GetErrorAttempts()), time.Now()
 	if w := b.GetWaited().AsDuration(); w > 0 {
 		t.down = t.started.Add(-w)

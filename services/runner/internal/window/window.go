@@ -210,7 +210,7 @@ func (r *Requests) await(ctx context.Context) (moved bool, err error) {
 		return false, context.Cause(ctx)
 	}
 	job := r.Job
-	job.Layers = r.Begun.GetMemory()
+	job.Layers, job.EpochFrom = r.Begun.GetMemory(), r.Begun.GetEpochFromId()
 	layers, moved, err := r.Memory.Moved(ctx, job)
 	switch {
 	case ctx.Err() != nil:
@@ -317,7 +317,7 @@ func (r *Requests) digest(ctx context.Context, p prompt.Prompt) error {
 func (r *Requests) job(trusted func(context.Context) error) memory.Job {
 	in, job, c := r.Begun.GetInbound(), r.Job, r.Begun.GetConfig()
 	job.Source, job.Content = in.GetSource(), in.GetContent()
-	job.Config, job.Layers = c.GetCompaction(), r.Begun.GetMemory()
+	job.Config, job.Layers, job.EpochFrom = c.GetCompaction(), r.Begun.GetMemory(), r.Begun.GetEpochFromId()
 	job.Strategy, job.Model = strategy(c, r.Model, r.Meter, trusted, job, r.budget), r.Model.Provider+"/"+r.Model.Name
 	return job
 }
