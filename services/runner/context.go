@@ -64,7 +64,7 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		}
 	}
 	peek := &registrypb.PeekEventsRequest{
-		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
+		Thread:  &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
 		AfterId: from, Filter: "type = 'message'", Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
 	}
 	if at := req.GetAtEvent(); at > 0 {

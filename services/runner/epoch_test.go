@@ -1,0 +1,347 @@
+package runner_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner"
+	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
+)
+
+// epochs is a connection to the registry on which a test lets an epoch of a conversation
+// begin: right before the next event of it, as a claim does, and under the runner's lease.
+type epochs struct {
+	grpc.ClientConnInterface
+	threads registrypb.ThreadServiceClient
+
+	mu    sync.Mutex
+	begin bool  // with the next claim
+	from  int64 // of the epoch
+	push  []*registrypb.NewEvent
+	set   func(*registrypb.TurnConfig)
+}
+
+func (e *epochs) next() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begin = true
+}
+
+func (e *epochs) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	switch in := args.(type) {
+	case *registrypb.PushEventsRequest:
+		e.mu.Lock()
+		e.push = append(e.push, in.GetEvents()...)
+		e.mu.Unlock()
+	case *registrypb.BeginTurnRequest:
+		if err := e.beginEpoch(ctx, in); err != nil {
+			return err
+		}
+	}
+	err := e.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	if out, ok := reply.(*registrypb.BeginTurnResponse); ok && err == nil && out.GetInbound() != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		out.EpochFromId = e.from
+		out.Tail = slices.DeleteFunc(out.GetTail(), func(ev *registrypb.Event) bool { return ev.GetId() <= e.from })
+		if e.set != nil {
+			e.set(out.GetConfig())
+		}
+	}
+	return err
+}
+
+func (e *epochs) beginEpoch(ctx context.Context, in *registrypb.BeginTurnRequest) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.begin {
+		return nil
+	}
+	kind := "session"
+	out, err := e.threads.PushEvents(ctx, &registrypb.PushEventsRequest{
+		Thread: &registrypb.ThreadRef{AgentId: in.GetAgentId(), ThreadId: in.GetThreadId()},
+		Events: []*registrypb.NewEvent{{Source: "self", Type: "record", Subtype: &kind, Content: `{"session_id":"02","previous":"01","reason":"new","by":""}`}},
+	})
+	if err == nil {
+		e.begin, e.from = false, out.GetEventIds()[0]
+	}
+	return err
+}
+
+// inEpochs makes the runners that are started from now on use such a connection.
+func (w *world) inEpochs() *epochs {
+	e := &epochs{ClientConnInterface: w.conn, threads: w.threads}
+	w.wire = e
+	return e
+}
+
+// answered sends a message and waits for its end, and for the digest that follows it.
+func (w *world) answered(r *workshop, text string) {
+	w.t.Helper()
+	if end := w.wait(r, "a1", w.say(r, "a1", text)); end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_OK {
+		w.t.Fatalf("%s: %v", text, end)
+	}
+	for active := true; active; {
+		info, err := r.GetRunnerInfo(w.t.Context(), &runnerpb.GetRunnerInfoRequest{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		active = info.GetDigestsActive() > 0
+	}
+}
+
+const (
+	consoleFile = "memory/thread-threads%2Fpeers%2Fcli-cli.md"
+	ownerFile   = "memory/user-cli-cli.md"
+)
+
+func (w *world) file(name string) string {
+	w.t.Helper()
+	f, err := w.agents.ReadAgentFile(w.t.Context(), &registrypb.ReadAgentFileRequest{AgentId: "a1", Name: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(f.GetContent())
+}
+
+// known are the facts in what BuildContext answers.
+func (w *world) known(r *workshop, at int64) []string {
+	w.t.Helper()
+	c, err := r.BuildContext(w.t.Context(), &runnerpb.BuildContextRequest{AgentId: "a1", ThreadId: console, AtEvent: at})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var all []string
+	for _, p := range c.GetParts() {
+		all = append(all, p.GetText())
+	}
+	return modeltest.Facts(strings.Join(all, " "))
+}
+
+func (w *world) lastMessage() int64 {
+	list := w.events("a1", console)
+	return list[len(list)-1].GetId()
+}
+
+// GATEWAY 5.8: after an epoch has begun the model sees nothing of the one before, neither its
+// messages nor their digest, in no prompt and in no request for a digest; what is known of
+// the peer stays.
+func TestEpoch(t *testing.T) {
+	w := newWorld(t)
+	e := w.inEpochs()
+	script := modeltest.New(t, modeltest.FactModel())
+	w.agent("a1", "compaction:\n  after_turns: 2\n  peer_every: 1\noutbound: []")
+	r := w.runner(script)
+	w.answered(r, "fact-one")
+	w.answered(r, "fact-two")
+	if got := modeltest.Facts(w.file(consoleFile)); !slices.Equal(got, []string{"fact-one", "fact-two"}) || w.file(ownerFile) == "" {
+		t.Fatalf("before: %q, %q", w.file(consoleFile), w.file(ownerFile))
+	}
+	if _, err := w.agents.WriteAgentFile(t.Context(), &registrypb.WriteAgentFileRequest{AgentId: "a1", Name: ownerFile, Content: []byte("fact-peer\n")}); err != nil {
+		t.Fatal(err)
+	}
+	w.answered(r, "fact-three")
+	before := w.lastMessage()
+
+	rec := &recorder{script: script}
+	for _, step := range []struct {
+		text   string
+		prompt []string
+		digest []string // of the thread, that follows; nil: none
+	}{
+		{"fact-four", []string{"fact-four", "fact-peer"}, nil},
+		{"fact-five", []string{"fact-five", "fact-four", "fact-peer"}, []string{"fact-five", "fact-four"}},
+	} {
+		if step.digest == nil {
+			e.next()
+		}
+		rec.reset()
+		w.answered(r, step.text)
+		prompts, digests := rec.replies(), rec.digests()
+		if len(prompts) != 1 {
+			t.Fatalf("%s: %d prompts", step.text, len(prompts))
+		}
+		if got := sorted(modeltest.Facts(prompts[0].Text())); !slices.Equal(got, step.prompt) {
+			t.Errorf("%s: the prompt knows %q, want %q", step.text, got, step.prompt)
+		}
+		if step.digest == nil {
+			if len(digests) != 0 {
+				t.Errorf("%s: digests %v", step.text, digests)
+			}
+			continue
+		}
+		if len(digests) == 0 {
+			t.Fatalf("%s: no digest", step.text)
+		}
+		if got := sorted(modeltest.Facts(digests[0].Text())); !slices.Equal(got, step.digest) || !strings.Contains(digests[0].Text(), "(nothing yet)") {
+			t.Errorf("%s: the digest is made of %q", step.text, digests[0].Text())
+		}
+	}
+	if got := sorted(modeltest.Facts(w.file(consoleFile))); !slices.Equal(got, []string{"fact-five", "fact-four"}) {
+		t.Errorf("memory of the thread: %q", w.file(consoleFile))
+	}
+	if got := sorted(modeltest.Facts(w.file(ownerFile))); !slices.Contains(got, "fact-peer") {
+		t.Errorf("memory of the peer: %q", w.file(ownerFile))
+	}
+	if now := w.known(r, 0); slices.Contains(now, "fact-three") || slices.Contains(now, "fact-one") || !slices.Contains(now, "fact-five") {
+		t.Errorf("the context is %q", now)
+	}
+	// A message of the earlier epoch had its own messages, and not the digest of a later one.
+	if then := w.known(r, before); !slices.Contains(then, "fact-three") || !slices.Contains(then, "fact-one") || slices.Contains(messagesOf(t, w, r, before), "fact-four") {
+		t.Errorf("the context of event %d is %q", before, then)
+	}
+}
+
+// messagesOf are the facts in a context but for what is known of the peer.
+func messagesOf(t *testing.T, w *world, r *workshop, at int64) []string {
+	t.Helper()
+	c, err := r.BuildContext(t.Context(), &runnerpb.BuildContextRequest{AgentId: "a1", ThreadId: console, AtEvent: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, p := range c.GetParts() {
+		if p.GetName() != ownerFile {
+			all = append(all, p.GetText())
+		}
+	}
+	return modeltest.Facts(strings.Join(all, " "))
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// A prompt that lacks messages of its epoch has them digested, and none of the epoch before: the
+// messages that were never digested do not make a digest due in the next epoch.
+func TestEpochOfUndigestedMessages(t *testing.T) {
+	w := newWorld(t)
+	e := w.inEpochs()
+	script := modeltest.New(t, modeltest.FactModel())
+	w.agent("a1", "context:\n  recent_messages: 4\noutbound: []\ncompaction:\n  strategy: truncate")
+	r := w.runner(script)
+	w.answered(r, "fact-one")
+	// From here on digests are made.
+	if _, err := w.agents.SetAgentConfig(t.Context(), &registrypb.SetAgentConfigRequest{AgentId: "a1", Key: "compaction.strategy", Value: "summarise"}); err != nil {
+		t.Fatal(err)
+	}
+	e.next()
+	rec := &recorder{script: script}
+	for _, text := range []string{"fact-two", "fact-three", "fact-four", "fact-five"} {
+		w.answered(r, text)
+	}
+	digests := rec.digests()
+	if len(digests) == 0 {
+		t.Fatal("no digest")
+	}
+	for _, d := range digests {
+		if strings.Contains(d.Text(), "fact-one") {
+			t.Errorf("a digest is made of %q", d.Text())
+		}
+	}
+	if got := modeltest.Facts(w.file(consoleFile)); slices.Contains(got, "fact-one") || !slices.Contains(got, "fact-two") {
+		t.Errorf("memory of the thread: %q", got)
+	}
+}
+
+// A digest that a person asks for is one of the epoch too.
+func TestCompactMemoryInAnEpoch(t *testing.T) {
+	w := newWorld(t)
+	e := w.inEpochs()
+	script := modeltest.New(t, modeltest.FactModel())
+	w.agent("a1", "outbound: []")
+	r := w.runner(script)
+	compact := func() *runnerpb.CompactMemoryResponse {
+		t.Helper()
+		out, err := r.CompactMemory(t.Context(), &runnerpb.CompactMemoryRequest{AgentId: "a1", ThreadId: console})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	w.answered(r, "fact-one")
+	compact()
+	w.answered(r, "fact-two")
+	e.next()
+	w.answered(r, "fact-three")
+	rec := &recorder{script: script}
+	rec.reset()
+	if out := compact(); out.GetMessages() != 2 || out.GetName() != consoleFile {
+		t.Errorf("digested: %v", out)
+	}
+	if d := rec.digests(); len(d) != 1 || !slices.Equal(modeltest.Facts(d[0].Text()), []string{"fact-three"}) {
+		t.Errorf("the digest is made of %v", d)
+	}
+	if got := modeltest.Facts(w.file(consoleFile)); !slices.Equal(got, []string{"fact-three"}) {
+		t.Errorf("memory of the thread: %q", got)
+	}
+	if out := compact(); out.GetName() != "" {
+		t.Errorf("digested again: %v", out)
+	}
+}
+
+// S1-05: a conversation says how its runs think; a message of the owner's says it for its own run,
+// and a setting that cannot be used changes nothing.
+func TestThinkingOfAConversation(t *testing.T) {
+	w := newWorld(t)
+	e := w.inEpochs()
+	w.agent("a1", "outbound: []")
+	script := modeltest.New(t, modeltest.Step{Repeat: true, Text: []string{"ok"}})
+	file := filepath.Join(t.TempDir(), "providers.yaml")
+	text := "providers:\n  work: {api: anthropic, base_url: " + script.URL() + ", models: [m1], thinking: 1024}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := w.runner(nil, func(c *runner.Config) { c.ProvidersFile = file })
+	for n, c := range []struct{ set, source, thinking, want string }{
+		{"adaptive", "", "", `"type":"adaptive"`},
+		{"adaptive", "external:telegram:main:dm:bob:bob", "", `"type":"adaptive"`},
+		{"adaptive", "external:telegram:main:dm:bob:bob", "2048", `"type":"adaptive"`},
+		{"adaptive", "", "2048", `"budget_tokens":2048`},
+		{"off", "", "", ""},
+		{"much", "", "", `"budget_tokens":1024`},
+		{"", "", "", `"budget_tokens":1024`},
+	} {
+		e.mu.Lock()
+		e.set = func(t *registrypb.TurnConfig) { t.Thinking = c.set }
+		e.mu.Unlock()
+		run, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Source: c.source, Text: "hi", Thinking: c.thinking})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wait(r, "a1", run.GetRunId())
+		if body := string(script.Requests()[n].Body); strings.Contains(body, `"thinking":{`) != (c.want != "") || !strings.Contains(body, c.want) {
+			t.Errorf("%v: %s", c, body)
+		}
+	}
+}
+
+// S3-02: a run is started in a session by its key; the registry decides about it.
+func TestStartRunInASession(t *testing.T) {
+	w := newWorld(t)
+	e := w.inEpochs()
+	w.agent("a1", "outbound: []")
+	r := w.runner(nil)
+	const key = "agent:a1:telegram:tg:dm:1207"
+	if _, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "say: hello", SessionKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "say: hello"}); err != nil {
+		t.Fatal(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.push) != 2 || e.push[0].GetSessionKey() != key || e.push[1].GetSessionKey() != "" {
+		t.Errorf("pushed: %v", e.push)
+	}
+}
