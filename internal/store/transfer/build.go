@@ -26,6 +26,9 @@ func (d *directory) put(ctx context.Context, r rows.Row) error {
 			return err
 		}
 	}
+	if r.Table == rows.Session {
+		d.sessions = append(d.sessions, r)
+	}
 	d.queued = append(d.queued, r)
 	for _, v := range r.Values {
 		switch v := v.(type) {
@@ -77,13 +80,29 @@ func (d *directory) flush(ctx context.Context) error {
 	})
 }
 
-// finished tells every row of what was written.
+// finished writes the list of sessions, and reads every row of what was written.
 func (d *directory) finished(ctx context.Context, emit func(rows.Row) error) error {
 	if err := errors.Join(d.flush(ctx), d.close()); err != nil {
 		return err
 	}
+	if err := d.list(ctx); err != nil {
+		return fmt.Errorf("write the list of sessions: %w", err)
+	}
 	d.bare = true
 	return d.read(ctx, emit)
+}
+
+// list writes the sessions of the conversations into the inbox.
+func (d *directory) list(ctx context.Context) (err error) {
+	if len(d.sessions) == 0 {
+		return nil
+	}
+	c, err := db.Open(ctx, d.inbox, db.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return c.Do(ctx, true, func(tx *db.Tx) error { return writeSessions(tx, d.sessions) })
 }
 
 func (d *directory) close() error {

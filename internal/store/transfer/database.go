@@ -104,6 +104,8 @@ func (d *database) read(ctx context.Context, emit func(rows.Row) error) error {
 			switch {
 			case t.Inbox && th != thread.Inbox:
 				continue
+			case t.Agent:
+				from = t.Name + " WHERE agent_id = $1 AND $2 <> ''"
 			case t == rows.Progress:
 				from = "(" + consumer.Shown + ") x"
 			case t == rows.Fence && th == thread.Inbox && d.tokens == nil: // no token is given twice, wherever it was written
@@ -154,7 +156,7 @@ func (d *database) rows(ctx context.Context, th string, t *rows.Table, from stri
 func (d *database) put(ctx context.Context, r rows.Row) error {
 	args := []any{d.agent}
 	names := "agent_id"
-	if r.Table != rows.File {
+	if r.Table != rows.File && !r.Table.Agent {
 		args, names = append(args, unit.Stored(r.Thread)), "agent_id, thread_id"
 	}
 	for i, v := range r.Values {
@@ -167,6 +169,8 @@ func (d *database) put(ctx context.Context, r rows.Row) error {
 	switch r.Table {
 	case rows.File:
 		names, args = names+", version", append(args, agentdir.Version(r.Values[1].([]byte)))
+	case rows.Session:
+		names, args = names+", key_folded", append(args, unit.Stored(strings.ToLower(r.Values[0].(string))))
 	case rows.Fence:
 		if res, token := r.Values[0].(string), r.Values[1].(int64); r.Thread == thread.Inbox {
 			d.tokens[res] = max(d.tokens[res], token)
@@ -238,7 +242,7 @@ func (d *database) end(ctx context.Context) error {
 
 // remove forgets the agent.
 func (d *database) remove(ctx context.Context) error {
-	for _, table := range []string{"due", "usage", "approval", "lease", "agent"} {
+	for _, table := range []string{"due", "usage", "approval", "lease", "origin", "agent"} {
 		if _, err := d.tx.Exec(ctx, "DELETE FROM "+table+" WHERE agent_id = $1", d.agent); err != nil {
 			return unit.Problem(err)
 		}

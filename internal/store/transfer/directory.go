@@ -33,6 +33,8 @@ type directory struct {
 	open   *db.DB     // the thread that is written now
 	queued []rows.Row // to be written to it
 	size   int
+
+	sessions []rows.Row // of the conversations that were written
 }
 
 // read tells every row of the agent, in the order of the format. It reads copies: the
@@ -128,8 +130,10 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 		if err := tx.ChainForeign(); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(schema.Erased); err != nil { // of the copy, which may have none
-			return err
+		for _, table := range slices.Concat([]string{schema.Erased}, schema.Origins, schema.Session) { // of the copy, which may have none
+			if _, err := tx.Exec(table); err != nil {
+				return err
+			}
 		}
 		if err := d.head(tx, th, emit); err != nil {
 			return err

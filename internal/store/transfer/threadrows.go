@@ -3,7 +3,9 @@ package transfer
 import (
 	"errors"
 
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/journal"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/thread"
@@ -49,7 +51,7 @@ func writeThreadRow(tx *db.Tx, r rows.Row) error {
 			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
 			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
 		if err == nil && v[9] != nil {
-			err = errors.Join(exec(schema.Erased), exec("UPDATE x_meta SET format = ?", schema.FormatErased),
+			err = errors.Join(exec(schema.Erased), exec(schema.RaiseFormat, schema.FormatErased),
 				exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", v[0], v[8], v[9]))
 		}
 		return err
@@ -59,6 +61,25 @@ func writeThreadRow(tx *db.Tx, r rows.Row) error {
 			err = exec("INSERT INTO x_dead(inbox_id, error, resolved) VALUES(?,?,?)", v[0], v[5], v[6])
 		}
 		return err
+	case rows.Origin:
+		if err := tx.MakeOrigins(); err != nil {
+			return err
+		}
+	case rows.Session:
+		if err := tx.MakeSession(); err != nil {
+			return err
+		}
 	}
 	return exec(r.Table.Put, v...)
+}
+
+// writeSessions writes the list of sessions of a new inbox, which follows from the session rows
+// of the conversations.
+func writeSessions(tx *db.Tx, list []rows.Row) error {
+	sessions := map[string]store.Session{}
+	for _, r := range list {
+		n := len(r.Values)
+		sessions[r.Thread] = store.Session{Key: r.Values[0].(string), Epoch: r.Values[1].(string), Title: r.Values[n-2].(string), Archived: r.Values[n-1].(int64) != 0}
+	}
+	return journal.NewSessions(tx, sessions)
 }

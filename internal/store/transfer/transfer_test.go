@@ -66,7 +66,10 @@ func (w *world) lite(t *testing.T, use func(e store.Engine)) {
 	ok(t, e.Close())
 }
 
-const talk = "threads/peers/x"
+const (
+	talk       = "threads/peers/x"
+	sessionKey = "agent:alice:C:dm:x"
+)
 
 // live makes an agent and lets it live through most of what can happen to one.
 func (w *world) live(t *testing.T, id string) {
@@ -92,6 +95,10 @@ func (w *world) live(t *testing.T, id string) {
 		for _, text := range []string{"one", "two \x00 \x01", "bad", "four", "five", "six"} {
 			list = append(list, store.NewEvent{Source: "external:c:alice", Type: thread.TypeMessage, Content: text})
 		}
+		list[0].Origin = &store.Origin{
+			Thread: talk, Key: sessionKey, Account: "work \x00", ProviderID: "17", Rev: 3, Command: `{"name":"new"}`, SentAt: time.UnixMilli(1764200000123), Cause: "schedule",
+		}
+		list[5].Origin = &store.Origin{Thread: talk, Key: sessionKey}
 		_, err := e.Append(ctx, store.Inbox(id), list, store.AppendOptions{Key: "k"})
 		ok(t, err)
 		b, err := e.OpenBatch(ctx, id, run, store.OpenBatch{
@@ -114,7 +121,10 @@ func (w *world) live(t *testing.T, id string) {
 			if i == 4 {
 				break
 			}
-			_, err := e.Begin(ctx, th, run, begin)
+			if i > 0 { // the first one is of before there were sessions
+				begin.Session = &store.BeginSession{Key: sessionKey}
+			}
+			begun, err := e.Begin(ctx, th, run, begin)
 			ok(t, err)
 			_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Toolcalls: map[string]string{"tool:1": "{}"}, Steps: []store.Step{
 				{Seq: 1, Kind: store.StepModel, Key: "model:1", State: store.StepDone, Name: "p/m", RequestSHA256: []byte{1, 2}, Result: []byte("r\x00"), Usage: store.Usage{Input: 3, CacheWrite: 1}},
@@ -128,13 +138,17 @@ func (w *world) live(t *testing.T, id string) {
 			}
 			fin, err := e.Finish(ctx, th, run, store.Finish{Key: p.Key, Fate: store.FateReplied, Reply: "re", Deliver: true, BootID: "b"})
 			ok(t, err)
-			_, err = e.Settle(ctx, id, run, store.Settlement{InboxID: p.Event.ID, Key: p.Key, Thread: talk, Fate: fin.Fate, OutboxHead: fin.OutboxHead})
+			_, err = e.Settle(ctx, id, run, store.Settlement{InboxID: p.Event.ID, Key: p.Key, Thread: talk, Fate: fin.Fate, OutboxHead: fin.OutboxHead, Session: begun.Session})
 			ok(t, err)
 			d, err := e.NextDelivery(ctx, th, send, store.NextDelivery{BootID: "b"})
 			ok(t, err)
 			_, err = e.FinishDelivery(ctx, th, send, store.FinishDelivery{EventID: d.Event.ID, Outcome: []string{store.OutcomeSent, store.OutcomeRejected, store.OutcomeFailed}[i], MaxAttempts: 3, Error: "e", Channel: "c"})
 			ok(t, err)
 		}
+		title, pending := "Weather \x00", store.EpochNew
+		s, err := e.PatchSession(ctx, th, store.SessionPatch{Title: &title, Pending: &pending, By: "owner"})
+		ok(t, err)
+		ok(t, e.NoteSession(ctx, th, s))
 		_, err = e.Compact(ctx, th, run, store.Compaction{Mark: store.MemoryMark{Layer: "memory/x.md", Digested: 3, Base: "none", Text: "t"}, Decision: store.Decision{Key: "d", Content: "{}"}})
 		ok(t, err)
 		ok(t, e.CountCompaction(ctx, id, run, talk, 1))
@@ -175,6 +189,15 @@ func answers(t *testing.T, e store.Engine, id string) string {
 	add(e.ListDeliveries(ctx, th, "", 0, 100))
 	add(e.SumUsage(ctx, th, store.SumUsage{ByDay: true, ByRun: true}))
 	add(e.Tuple(ctx, th))
+	add(e.Session(ctx, th))
+	sessions, err := e.ListSessions(ctx, id, store.ListSessions{Limit: 9, Folded: strings.ToLower(sessionKey)})
+	for i := range sessions {
+		if sessions[i].LastAt.IsZero() {
+			t.Errorf("session %+v was never active", sessions[i])
+		}
+		sessions[i].LastAt, sessions[i].Messages = time.Time{}, 0 // the time of the event, or of its fate; counted from the first session on, or all
+	}
+	add(sessions, err)
 	b, err := json.Marshal(out)
 	ok(t, err)
 	return strings.ReplaceAll(string(b), `"Result":""`, `"Result":null`)
@@ -269,6 +292,11 @@ func TestThereAndBack(t *testing.T) {
 	w.lite(t, func(e store.Engine) {
 		if is := answers(t, e, "alice"); is != was {
 			t.Errorf("back:\n %s\nwas\n %s", is, was)
+		}
+		sessions, err := e.ListSessions(ctx, "alice", store.ListSessions{Limit: 9})
+		ok(t, err)
+		if len(sessions) != 1 || sessions[0].Messages != 3 {
+			t.Errorf("the list of sessions %+v, want one with 3 messages", sessions)
 		}
 		// Both sides hand out ids where the source stopped.
 		out, err := e.Append(ctx, store.Inbox("alice"), []store.NewEvent{{Source: "s", Type: thread.TypeMessage, Content: "x"}}, store.AppendOptions{})

@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/theclaw/agents/internal/store"
@@ -100,6 +102,33 @@ func NoteSession(tx *db.Tx, thread string, s store.Session) error {
 		return err
 	}
 	return insertEntry(tx, thread, s, messages, at)
+}
+
+// NewSessions writes sessions by conversation into a list that has none of them, with one read
+// of the fates.
+func NewSessions(tx *db.Tx, sessions map[string]store.Session) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	if err := tx.MakeOrigins(); err != nil {
+		return err
+	}
+	messages, last := map[string]int64{}, map[string]int64{}
+	if err := tx.Each("SELECT thread, COUNT(*), MAX(at) FROM x_fate GROUP BY thread", nil, func(scan func(...any) error) error {
+		var thread string
+		var n, at int64
+		err := scan(&thread, &n, &at)
+		messages[thread], last[thread] = n, at
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, thread := range slices.Sorted(maps.Keys(sessions)) {
+		if err := insertEntry(tx, thread, sessions[thread], messages[thread], last[thread]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // updateEntry changes the entry of a conversation; false: the list has none. The key is

@@ -38,6 +38,7 @@ type Table struct {
 	Columns []Column
 	Order   string // of the rows, in both
 	Inbox   bool   // an inbox alone has such rows
+	Agent   bool   // the shared table is of the agent: it has no column for the thread
 	Lite    string // SELECT of the columns in a thread's own database
 	Put     string // INSERT of them; empty: it is not one statement
 }
@@ -145,8 +146,17 @@ var (
 		Put:  "INSERT INTO consumer_progress(consumer_id, last_acked_id, updated_at) VALUES(?,?,?)",
 	}
 	Fence = plain("fence", "x_fence", "resource, token int", "resource")
-	File  = &Table{Name: "agent_file", Columns: columns("name, content bytes"), Order: "name"}
-	All   = []*Table{
+	// Origin is what was decided about an inbox event when it was pushed.
+	Origin = ofAgent(inbox(plain("origin", "x_origin", "inbox_id int, thread, session_key, account, provider_id, rev int, command, sent_at int, cause, task", "inbox_id")))
+	// Session is that of a conversation; the list of sessions follows from them. One column
+	// has the name of a word that PostgreSQL reserves.
+	Session = &Table{
+		Name: "session", Columns: columns(sessionColumns), Order: "key",
+		Lite: "SELECT " + (&Table{Columns: columns(sessionColumns)}).Names() + " FROM x_session",
+		Put:  "INSERT INTO x_session(one, " + (&Table{Columns: columns(sessionColumns)}).Names() + ") VALUES(1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+	}
+	File = &Table{Name: "agent_file", Columns: columns("name, content bytes"), Order: "name"}
+	All  = []*Table{
 		Event,
 		{
 			Name: "subscription", Columns: columns("consumer, handler, filter null"), Order: "made",
@@ -166,8 +176,13 @@ var (
 		plain("delivery", "x_delivery", `event_id int, key, state, attempts int, crashes int, not_before int, channel, provider_id, boot_id, error,
 			maybe_duplicate bool, created_at int, updated_at int, resolved, parts int, reach int`, "event_id"),
 		plain("memory", "x_memory", "layer, n int, digested int, seen int, base, text, thread, event", "layer"),
+		Origin,
+		Session,
 	}
 )
+
+const sessionColumns = `key, epoch, epoch_from int, started_at int, pending, pending_by, model, thinking, "verbose", reasoning,
+	queue_mode, usage_footer, elevated, title, archived bool`
 
 // plain is a table that differs in its name alone.
 func plain(name, lite, list, order string) *Table {
@@ -179,6 +194,11 @@ func plain(name, lite, list, order string) *Table {
 
 func inbox(t *Table) *Table {
 	t.Inbox = true
+	return t
+}
+
+func ofAgent(t *Table) *Table {
+	t.Agent = true
 	return t
 }
 
