@@ -162,14 +162,14 @@ func Sessions(tx *db.Tx, q store.ListSessions) ([]store.SessionEntry, error) {
 	if !tx.HasSessions() {
 		return nil, nil
 	}
-	sql := "SELECT thread, key, epoch, title, last_at, messages, archived FROM x_sessions WHERE last_at >= ?"
-	args := []any{store.Millis(q.Since)}
+	sql, args := "SELECT thread, key, epoch, title, last_at, messages, archived FROM x_sessions WHERE ", []any{}
+	if q.Folded != "" {
+		sql, args = sql+"key_folded = ? AND ", append(args, q.Folded)
+	}
+	sql, args = sql+"last_at >= ?", append(args, store.Millis(q.Since))
 	if q.BeforeThread != "" { // the last entry of a page may have no time
 		before := store.Millis(q.Before)
 		sql, args = sql+" AND (last_at < ? OR last_at = ? AND thread > ?)", append(args, before, before, q.BeforeThread)
-	}
-	if q.Folded != "" {
-		sql, args = sql+" AND key_folded = ?", append(args, q.Folded)
 	}
 	if !q.Archived {
 		sql += " AND archived = 0"
