@@ -43,7 +43,7 @@ func (s *statements) note(t *testing.T, e *Engine) {
 var (
 	tables = regexp.MustCompile(`(?i)\b(?:FROM|JOIN|INTO|UPDATE) ([a-z_]+)`)
 	// ours are tables that hold rows of many agents.
-	ours   = strings.Fields("agent agent_file thread due event subscription progress dedupe fence route fate outbox turn step delivery memory lease usage approval pace agent_log workdir workdir_piece")
+	ours   = strings.Fields("agent agent_file thread due event subscription progress dedupe fence route fate outbox turn step delivery memory lease usage approval pace agent_log workdir workdir_piece origin session")
 	scan   = regexp.MustCompile(`(?m)^ *(?:-> +)?((?:Seq|Index|Index Only|Bitmap Heap|Tid) Scan|Bitmap Index Scan).*(?: using | on )(\S+)(?: .*)?$\n?((?:^ *(?:Index Cond|Recheck Cond|Filter).*$\n?)*)`)
 	oneRow = regexp.MustCompile(`\bagent_id = \$1\b`)
 )
@@ -96,6 +96,8 @@ func fill(t *testing.T, e *Engine) {
 		"INSERT INTO event SELECT agent_id, thread_id, i, '2026-01-01', 'self', 'message', NULL, 'text', '', '' FROM thread, generate_series(1, 40) i WHERE agent_id LIKE 'z%'",
 		"INSERT INTO dedupe SELECT agent_id, thread_id, 'push:' || id, id, 0 FROM event",
 		"INSERT INTO fate SELECT agent_id, thread_id, id, 'k', 'threads/1', 'replied', 1 FROM event WHERE thread_id = 'inbox'",
+		"INSERT INTO origin(agent_id, inbox_id, thread, session_key) SELECT agent_id, id, 'threads/1', 'agent:a:main' FROM event WHERE thread_id = 'inbox' AND id % 2 = 0",
+		"INSERT INTO session(agent_id, thread_id, key, key_folded) SELECT agent_id, thread_id, 'agent:a:K:' || thread_id, 'agent:a:k:' || thread_id FROM thread WHERE agent_id LIKE 'z%' AND thread_id <> 'inbox'",
 		"INSERT INTO turn(agent_id, thread_id, key, inbox_id, state) SELECT agent_id, thread_id, 'k' || id, id, 'done' FROM event WHERE thread_id <> 'inbox'",
 		"INSERT INTO step(agent_id, thread_id, turn, key, seq, kind, state, recorded_at) SELECT agent_id, thread_id, 'k' || id, 'model:1', 1, 'model', 'done', 1 FROM event WHERE thread_id <> 'inbox'",
 		"INSERT INTO delivery(agent_id, thread_id, event_id, key, state, created_at, updated_at) SELECT agent_id, thread_id, id, 'k', 'sent', 1, 1 FROM event WHERE thread_id <> 'inbox'",

@@ -3,7 +3,7 @@
 // verifies that the agent is idle meanwhile.
 //
 //	lease of the agent (FOR UPDATE), the thread's row, idle?      -- else refused
-//	contents, tombstones, journal, errors, memory                 -- one transaction
+//	contents, tombstones, origins, journal, errors, title, memory -- one transaction
 //
 // An erased event keeps everything but its content. Its keys, which identify turns and
 // deliveries, stay what they were, and its tombstone is written in the same transaction.
@@ -100,7 +100,8 @@ func (c *ContentsStep) Decide(_ context.Context, tx *unit.Tx) error {
 	}
 	if tx.IsInbox() {
 		tx.Exec("UPDATE fate SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)
-		tx.ExecRaw("UPDATE origin SET account = '', provider_id = '', command = '' WHERE agent_id = $1 AND inbox_id = ANY($2::bigint[])", tx.Agent, c.s.Events)
+		tx.ExecRaw(`UPDATE origin SET account = '', provider_id = '', command = ''
+			FROM unnest($2::bigint[]) AS t(id) WHERE origin.agent_id = $1 AND origin.inbox_id = t.id`, tx.Agent, c.s.Events)
 	} else {
 		tx.Exec("UPDATE delivery SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND event_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)
 		if c.s.Whole {

@@ -109,7 +109,7 @@ func steps(n int64) map[string]unit.Step {
 	ev := thread.Event{ID: n, CreatedAt: thread.Stamp(time.Now()), Source: "external:c:alice", Type: thread.TypeMessage, Content: "what is the weather like?"}
 	answer := store.Step{Seq: 1, Kind: store.StepModel, Key: "model:1", State: store.StepDone, Name: "p/m", RequestSHA256: make([]byte, 32), Result: make([]byte, 500), Usage: store.Usage{Input: 10, Output: 5}}
 	return map[string]unit.Step{
-		"begin":  journal.Begin(store.Begin{Event: ev, Key: key, ReplyContext: "{}", Alone: true, Tail: 20, Subscribe: true, Handler: "deliver", Layers: []string{"memory/a", "memory/b"}, IfStarted: true, Files: []string{"IDENTITY.md", "memory/USER.md"}}),
+		"begin":  journal.Begin(store.Begin{Event: ev, Key: key, ReplyContext: "{}", Alone: true, Tail: 20, Subscribe: true, Handler: "deliver", Layers: []string{"memory/a", "memory/b"}, IfStarted: true, Files: []string{"IDENTITY.md", "memory/USER.md"}, Session: &store.BeginSession{Key: "agent:a:main"}}),
 		"record": journal.Record(store.Record{Key: key, Steps: []store.Step{answer}, Deliver: true}),
 		"finish": journal.Finish(store.Finish{Key: key, Fate: store.FateReplied, Reply: "it is raining", Deliver: true, BootID: "boot"}),
 		"next":   journal.Next(store.NextDelivery{BootID: "boot", MaxAge: time.Hour, MaxAttempts: 3}),
