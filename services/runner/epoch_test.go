@@ -84,10 +84,20 @@ func (w *world) inEpochs() *epochs {
 	return e
 }
 
-// answered sends a message and waits for its end, and for the digest that follows it.
+// answered sends a message of the owner, and answeredTo one of a source; they wait for its end
+// and for the digest that follows it.
 func (w *world) answered(r *workshop, text string) {
 	w.t.Helper()
-	if end := w.wait(r, "a1", w.say(r, "a1", text)); end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_OK {
+	w.answeredTo(r, "", text)
+}
+
+func (w *world) answeredTo(r *workshop, source, text string) {
+	w.t.Helper()
+	run, err := r.StartRun(w.t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Source: source, Text: text})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if end := w.wait(r, "a1", run.GetRunId()); end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_OK {
 		w.t.Fatalf("%s: %v", text, end)
 	}
 	for active := true; active; {
@@ -251,6 +261,31 @@ func TestEpochOfUndigestedMessages(t *testing.T) {
 	}
 	if got := modeltest.Facts(w.file(consoleFile)); slices.Contains(got, "fact-one") || !slices.Contains(got, "fact-two") {
 		t.Errorf("memory of the thread: %q", got)
+	}
+}
+
+// In a thread that many share, the memory of a peer is made of their words of the epoch.
+func TestPeerOfASharedThreadInAnEpoch(t *testing.T) {
+	w := newWorld(t)
+	e := w.inEpochs()
+	script := modeltest.New(t, modeltest.FactModel())
+	w.agent("a1", "routing:\n  default: per-channel\ncompaction:\n  after_turns: 2\n  peer_every: 1\noutbound: []")
+	r := w.runner(script)
+	const alice = "external:telegram:main:dm:alice:alice"
+	w.answeredTo(r, alice, "fact-one")
+	e.next()
+	w.answeredTo(r, alice, "fact-two")
+	rec := &recorder{script: script}
+	rec.reset()
+	w.answeredTo(r, alice, "fact-three")
+	digests := rec.digests()
+	if len(digests) != 2 {
+		t.Fatalf("%d digests", len(digests))
+	}
+	for i, d := range digests {
+		if got := sorted(modeltest.Facts(d.Text())); !slices.Equal(got, []string{"fact-three", "fact-two"}) {
+			t.Errorf("digest %d is made of %q", i, got)
+		}
 	}
 }
 

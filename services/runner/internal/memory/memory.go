@@ -129,7 +129,6 @@ type Outcome struct {
 // Thread digests a conversation, and then the layers that are due by it. The
 // error is one that ends the work; what else fails is logged and costs a digest.
 func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
-	j.Layers = InEpoch(j.Layers, j.EpochFrom)
 	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
 	lines, upto, err := r.said(ctx, j, state.GetDigestedId(), "")
 	if err != nil {
