@@ -159,6 +159,7 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 	c.i9Sink()
 	c.i10()
 	c.i14()
+	c.i21()
 	if err := c.files(ctx); err != nil {
 		return c.findings, c.stats, err
 	}
@@ -174,7 +175,9 @@ func (c *check) agent(a *snapshot.Agent) {
 		c.i20(a)
 		c.i3Inbox(a)
 		c.i3Lost(a)
+		c.i23(a)
 	}
+	c.i24(a)
 	for _, d := range a.All() {
 		if !sound(d) {
 			continue

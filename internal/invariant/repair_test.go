@@ -106,7 +106,7 @@ func goOn(t *testing.T, h layout.Home) {
 	}
 	replies := len(w.Events(t, "a1", made.thread, "source = 'self' AND type = 'message'"))
 	others := len(w.Events(t, "a1", made.other, ""))
-	w.Say(t, "a1", world.Peer("bob"), "are you there?")
+	w.Say(t, "a1", peer("bob"), "are you there?")
 	if n := len(w.Events(t, "a1", made.thread, "source = 'self' AND type = 'message'")); n != replies+1 {
 		t.Errorf("%d replies after %d and one message", n, replies)
 	}

@@ -55,7 +55,7 @@ func read(ctx context.Context, url string, o snapshot.Options, out *snapshot.Hom
 		return err
 	}
 	l := &loader{ctx: ctx, tx: tx, o: o, agents: map[string]*snapshot.Agent{}, threads: map[[2]string]*snapshot.DB{}}
-	for _, read := range []func(*snapshot.Home) error{l.format, l.all, l.events, l.account, l.journal, l.leases} {
+	for _, read := range []func(*snapshot.Home) error{l.format, l.all, l.events, l.account, l.journal, l.sessions, l.leases} {
 		if err := read(out); err != nil {
 			return err
 		}
@@ -99,12 +99,16 @@ func (l *loader) each(table, columns, order string, fn func(scan func(...any) er
 	return nil
 }
 
-// rows is each for a table of threads: fn is called with the thread of the row, after
+// rows is each for a table of threads, or of inboxes alone: fn is called with the thread of the row, after
 // its columns were scanned into dest. Texts are as they were said; one that cannot be
 // read damages its thread, and its row is left out.
 func (l *loader) rows(table, columns, order string, dest []any, fn func(d *snapshot.DB)) error {
 	var agent, id string
-	return l.each(table, "agent_id, thread_id, "+columns, "agent_id, thread_id, "+order, func(scan func(...any) error) error {
+	of, by := "agent_id, thread_id, ", "agent_id, thread_id, "
+	if table == "origin" { // its rows are of inboxes
+		of, by = "agent_id, 'inbox', ", "agent_id, "
+	}
+	return l.each(table, of+columns, by+order, func(scan func(...any) error) error {
 		if err := scan(append([]any{&agent, &id}, dest...)...); err != nil {
 			return err
 		}

@@ -85,6 +85,28 @@ func (l *loader) journal(*snapshot.Home) error {
 		})
 }
 
+// sessions reads where messages came from, and what conversations have beside their events. The
+// database of an earlier build has no such tables.
+func (l *loader) sessions(*snapshot.Home) error {
+	var there bool
+	if err := l.tx.QueryRow(l.ctx, "SELECT to_regclass('origin') IS NOT NULL AND to_regclass('session') IS NOT NULL").Scan(&there); err != nil || !there {
+		return err
+	}
+	var o snapshot.Origin
+	err := l.rows("origin", "inbox_id, thread, session_key, account", "inbox_id", []any{&o.InboxID, &o.Thread, &o.Key, &o.Account}, func(d *snapshot.DB) {
+		d.Origins = append(d.Origins, o)
+	})
+	if err != nil {
+		return err
+	}
+	var s snapshot.Session
+	return l.rows("session", "key, epoch, epoch_from, title, archived", "key", []any{&s.Key, &s.Epoch, &s.EpochFrom, &s.Title, &s.Archived}, func(d *snapshot.DB) {
+		own := s
+		own.Thread = d.Thread
+		d.Session = &own
+	})
+}
+
 // mark begins what PostgreSQL could not store as it is: a byte in two hex digits.
 const mark = "\x01"
 

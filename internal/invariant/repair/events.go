@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -138,10 +137,11 @@ func (r rescued) write(ctx context.Context, to *sql.Conn) error {
 			continue
 		}
 		// What was erased keeps the key by which its turn is known.
-		for _, q := range []string{schema.Erased, fmt.Sprintf("UPDATE x_meta SET format = %d", schema.FormatErased)} {
-			if _, err := to.ExecContext(ctx, q); err != nil {
-				return err
-			}
+		if _, err := to.ExecContext(ctx, schema.Erased); err != nil {
+			return err
+		}
+		if _, err := to.ExecContext(ctx, schema.RaiseFormat, schema.FormatErased); err != nil {
+			return err
 		}
 		if _, err := to.ExecContext(ctx, "INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", e.ID, key, thread.TombstoneProof(e, sum[:], key)); err != nil {
 			return err

@@ -1,6 +1,6 @@
 // Package repair corrects what may be corrected in a home without a decision of a person:
 // modes, missing tables and indexes, fences that were lost with the ledger, events.jsonl,
-// and a database that is damaged.
+// the list of sessions, and a database that is damaged.
 //
 // It deletes nothing but the files of unfinished writes. A damaged database gets another
 // name, and a new one in its place holds every row that could still be read and every
@@ -99,6 +99,15 @@ func (w *work) agent(ctx context.Context, a *snapshot.Agent) error {
 		return err
 	}
 	a.Inbox = again(a.Inbox)
+	for i, d := range a.Threads {
+		if err := w.session(ctx, a, d); err != nil {
+			return err
+		}
+		a.Threads[i] = again(d)
+	}
+	if err := w.list(ctx, a); err != nil {
+		return err
+	}
 	if err := w.fences(ctx, a); err != nil {
 		return err
 	}

@@ -138,6 +138,11 @@ func (w *work) fill(ctx context.Context, a *snapshot.Agent, d *snapshot.DB, old,
 	if err := w.account(ctx, to, a, d); err != nil {
 		return "", err
 	}
+	gone, err := copySessions(ctx, from, to, d.IsInbox()) // the format is known by now
+	if err != nil {
+		return "", err
+	}
+	lost = append(lost, gone...)
 	if err := raiseSequence(ctx, to, from); err != nil {
 		return "", err
 	}

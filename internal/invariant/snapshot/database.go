@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -38,6 +40,7 @@ func ReadDB(ctx context.Context, agent, threadID, dir string, o Options) *DB {
 	l.events()
 	l.account()
 	l.journal()
+	l.sessions()
 	return d
 }
 
@@ -52,12 +55,19 @@ func NewDB(agent, threadID string) *DB {
 // Put notes an event as it was read, behind those before it; prev is what its link
 // says of the event before it. The UUID is known by then.
 func (d *DB) Put(full thread.Event, prev []byte) {
-	d.put(d.hashed(Event{ID: full.ID, CreatedAt: full.CreatedAt, Source: full.Source, Type: full.Type, Subtype: full.Subtype, Plain: true}, full, prev))
+	d.put(d.hashed(Event{ID: full.ID, CreatedAt: full.CreatedAt, Source: full.Source, Type: full.Type, Subtype: full.Subtype, Plain: true}, full, prev), full)
 }
 
-func (d *DB) put(e Event) {
+func (d *DB) put(e Event, full thread.Event) {
 	d.byID[e.ID] = len(d.Events)
 	d.Events = append(d.Events, e)
+	if e.Type == thread.TypeRecord && e.Subtype != nil && *e.Subtype == thread.SubtypeSession && !d.IsInbox() {
+		var begun struct {
+			SessionID string `json:"session_id"`
+		}
+		_ = json.Unmarshal([]byte(full.Content), &begun) // one that cannot be read gives no id
+		d.Epochs = append(d.Epochs, Epoch{EventID: e.ID, ID: begun.SessionID, Erased: full.Content == store.Erased})
+	}
 }
 
 // hashed is the event with all that is made of its content.
@@ -101,6 +111,8 @@ type loader struct {
 	c   *sql.Conn
 	d   *DB
 	o   Options
+	// there are the tables and indexes of the database, with what made them.
+	there map[string]string
 }
 
 // table calls fn for the rows of a query on a table. A table that is absent is
@@ -131,7 +143,8 @@ func (l *loader) structure() {
 		l.d.damage("", err)
 		return
 	}
-	there := map[string]string{} // what made each, by name
+	there := map[string]string{}
+	l.there = there
 	l.table("sqlite_master", "SELECT name, COALESCE(sql,'') FROM sqlite_master", func(scan func(...any) error) error {
 		var name, text string
 		err := scan(&name, &text)
@@ -204,10 +217,16 @@ func (l *loader) events() {
 		if t, ok := tombs[id]; ok {
 			e.Bury(full, sums[id], t.key, t.proof)
 		}
-		d.put(e)
+		d.put(e, full)
 		d.Search(l.o.Search, "event "+itoa(id), full.Content)
 		return nil
 	})
+}
+
+// has reports whether the database has a table that not every database has.
+func (l *loader) has(table string) bool {
+	_, ok := l.there[table]
+	return ok
 }
 
 // A tomb stands for what was erased from an event.
@@ -218,12 +237,8 @@ type tomb struct {
 
 // tombs are there where something was erased.
 func (l *loader) tombs() map[int64]tomb {
-	there, out := false, map[int64]tomb{}
-	l.table("sqlite_master", "SELECT 1 FROM sqlite_master WHERE name = 'x_erased'", func(func(...any) error) error {
-		there = true
-		return nil
-	})
-	if there {
+	out := map[int64]tomb{}
+	if l.has("x_erased") {
 		l.table("x_erased", "SELECT event_id, key, proof FROM x_erased", func(scan func(...any) error) error {
 			var id int64
 			var t tomb

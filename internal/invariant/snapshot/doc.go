@@ -87,6 +87,10 @@ type DB struct {
 	Turns         []Turn // by inbox id
 	Steps         []Step
 	Deliveries    []Delivery // by event id
+	Origins       []Origin   // of an inbox, by inbox id
+	Session       *Session   // of a conversation; nil: it has none
+	Listed        []Session  // the list of sessions of an inbox, by thread
+	Epochs        []Epoch    // that began with an event of the conversation, by event id
 	Subscribed    bool       // the inbox consumer stands
 	Sightings     []Sighting
 
@@ -198,6 +202,35 @@ type Delivery struct {
 	ProviderID          string
 	Resolved            string
 	Created             time.Time
+}
+
+// Origin is what was decided about an inbox event when it was pushed.
+type Origin struct {
+	InboxID     int64
+	Thread, Key string // the conversation and its session key
+	Account     string // that received it; empty: none
+}
+
+// Session is what a conversation has beside its events, or an entry of the list of an inbox.
+type Session struct {
+	Thread     string
+	Key, Epoch string
+	EpochFrom  int64 // 0 in a list, which does not have it
+	Title      string
+	Archived   bool
+}
+
+// Same reports whether an entry of a list says what the session of the conversation says.
+func (s Session) Same(entry Session) bool {
+	return s.Key == entry.Key && s.Epoch == entry.Epoch && s.Title == entry.Title && s.Archived == entry.Archived
+}
+
+// Epoch is the event that begins an epoch, and the id that it gives it; empty: it gives none,
+// or was erased.
+type Epoch struct {
+	EventID int64
+	ID      string
+	Erased  bool
 }
 
 // Sighting is a searched text that was found.

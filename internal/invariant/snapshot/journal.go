@@ -81,3 +81,33 @@ func (l *loader) journal() {
 		return err
 	})
 }
+
+// sessions reads where messages came from, and what conversations have beside their events. A
+// database that knows nothing of either has no such table.
+func (l *loader) sessions() {
+	d := l.d
+	if l.has("x_origin") {
+		l.table("x_origin", "SELECT inbox_id, thread, session_key, account FROM x_origin ORDER BY inbox_id", func(scan func(...any) error) error {
+			var o Origin
+			err := scan(&o.InboxID, &o.Thread, &o.Key, &o.Account)
+			d.Origins = append(d.Origins, o)
+			return err
+		})
+	}
+	if l.has("x_session") {
+		l.table("x_session", "SELECT key, epoch, epoch_from, title, archived FROM x_session", func(scan func(...any) error) error {
+			s := Session{Thread: d.Thread}
+			err := scan(&s.Key, &s.Epoch, &s.EpochFrom, &s.Title, &s.Archived)
+			d.Session = &s
+			return err
+		})
+	}
+	if l.has("x_sessions") {
+		l.table("x_sessions", "SELECT thread, key, epoch, title, archived FROM x_sessions ORDER BY thread", func(scan func(...any) error) error {
+			var s Session
+			err := scan(&s.Thread, &s.Key, &s.Epoch, &s.Title, &s.Archived)
+			d.Listed = append(d.Listed, s)
+			return err
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -88,4 +89,49 @@ func PartOf(arrived string) string { return cut(arrived)[1] }
 func cut(arrived string) [2]string {
 	key, part, _ := strings.Cut(arrived, ":part:")
 	return [2]string{key, part}
+}
+
+// OwnEpochs returns the epochs that turns of the conversation began. A record that another
+// program put here begins none.
+func (d *DB) OwnEpochs() (out []Epoch) {
+	ours := map[int64]bool{}
+	for key, made := range d.Dedupe {
+		if strings.HasSuffix(key, ":session") && !strings.HasPrefix(key, "push:") {
+			ours[made.EventID] = true
+		}
+	}
+	for _, e := range d.Epochs {
+		if ours[e.EventID] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Unlisted returns the sessions of conversations that the list of the inbox lacks, or of which it
+// says something else. It is written after the conversation: one with a turn that the inbox
+// does not know the end of is left out, and so is one that was not read to its end.
+func (a *Agent) Unlisted() (out []Session) {
+	listed := make(map[string]Session, len(a.Inbox.Listed))
+	for _, s := range a.Inbox.Listed {
+		listed[s.Thread] = s
+	}
+	for _, d := range a.Threads {
+		if d.Session == nil || len(d.Unread) > 0 || a.unsettled(d) {
+			continue
+		}
+		if entry, ok := listed[d.Thread]; !ok || !d.Session.Same(entry) {
+			out = append(out, *d.Session)
+		}
+	}
+	return out
+}
+
+// unsettled reports whether a turn of a conversation has not come to the inbox yet.
+func (a *Agent) unsettled(d *DB) bool {
+	return slices.ContainsFunc(d.Turns, func(t Turn) bool {
+		_, there := a.Inbox.Event(t.InboxID)
+		_, fated := slices.BinarySearchFunc(a.Inbox.Fates, t.InboxID, func(f Fate, id int64) int { return cmp.Compare(f.ID, id) })
+		return t.State != store.TurnDone || there && !fated
+	})
 }
