@@ -29,11 +29,15 @@ func leaves(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
+// aKey is the key of the first conversation of a1 with the console.
+const aKey = "agent:a1:console:cli:dm:cli"
+
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
 	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "u:1:f"}, "run stream": {"a1", "u:1:f"}, "run wait": {"a1", "u:1:f"}, "top": {},
 	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
+	"bindings add": {"--channel=telegram", "a1"}, "bindings list": {}, "bindings remove": {"1"}, "bindings test": {"--channel=telegram"},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config explain": {"run.timeout"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
@@ -41,6 +45,7 @@ var good = map[string][]string{
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "man": {filepath.Join(os.TempDir(), "agentctl-man")}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
 	"migrate": {"a1"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
 	"service install": {}, "service logs": {}, "service start": {}, "service status": {}, "service stop": {}, "service uninstall": {}, "setup": {"--yes"}, "support bundle": {"x.tar.gz"},
+	"sessions archive": {aKey}, "sessions history": {aKey}, "sessions list": {"a1"}, "sessions patch": {"--title=x", aKey}, "sessions reset": {aKey}, "sessions show": {aKey},
 	"thread":  {},
 	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
 	"log level": {}, "log show": {"a1"}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},

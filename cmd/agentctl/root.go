@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/approvals"
 	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
 	"github.com/theclaw/agents/cmd/agentctl/internal/audit"
+	"github.com/theclaw/agents/cmd/agentctl/internal/bindings"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/cmds"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
@@ -30,6 +31,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
 	"github.com/theclaw/agents/cmd/agentctl/internal/run"
 	"github.com/theclaw/agents/cmd/agentctl/internal/service"
+	"github.com/theclaw/agents/cmd/agentctl/internal/sessions"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setup"
 	"github.com/theclaw/agents/cmd/agentctl/internal/support"
@@ -74,7 +76,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, message.Command(e), chat.Command(e), top.Command(e))
 	subs = append(subs, run.Commands(e)...)
 	subs = append(subs, event.Commands(e)...)
-	subs = append(subs, threadCommand())
+	subs = append(subs, threadCommand(), sessions.Command(e), bindings.Command(e))
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)

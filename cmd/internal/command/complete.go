@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,7 +49,8 @@ func (e *Env) completeArgs(names []string) cobra.CompletionFunc {
 		if len(names) == 0 || len(args) >= len(names) && !strings.Contains(names[len(names)-1], "...") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		k, known := operands[plainName(names[min(len(args), len(names)-1)])]
+		name := plainName(names[min(len(args), len(names)-1)])
+		k, known := operands[cmp.Or(c.Annotations[name], name)]
 		switch {
 		case known && (k.Noun == Path.Noun || k.Noun == File.Noun): // which the shell knows
 			return nil, cobra.ShellCompDirectiveDefault
@@ -108,6 +110,21 @@ func offerTurns(ctx context.Context, e *Env, args []string, show func(*registry.
 	r, err := e.Turns().ListTurns(ctx, &registry.ListTurnsRequest{AgentId: args[0], PageSize: completionMost})
 	for _, t := range r.GetTurns() {
 		out = append(out, show(t))
+	}
+	return out, err
+}
+
+// offerSessions offers the sessions that were last active, of all agents.
+func offerSessions(ctx context.Context, e *Env, _ []string) (out []string, err error) {
+	agents, err := e.AllAgents(ctx)
+	for _, a := range agents {
+		r, err := e.Sessions().ListSessions(ctx, &registry.ListSessionsRequest{AgentId: a.GetAgentId(), PageSize: completionMost})
+		if err != nil {
+			continue // an agent that cannot be read does not hide the others
+		}
+		for _, s := range r.GetSessions() {
+			out = append(out, strings.TrimSuffix(s.GetKey()+"\t"+s.GetTitle(), "\t"))
+		}
 	}
 	return out, err
 }

@@ -47,6 +47,10 @@ var safe = []string{
 	registry.TurnService_GetTurn_FullMethodName,
 	registry.TurnService_ListTurns_FullMethodName,
 	registry.TurnService_SumUsage_FullMethodName,
+	registry.SessionService_ListSessions_FullMethodName,
+	registry.SessionService_GetSession_FullMethodName,
+	registry.RoutingService_ListBindings_FullMethodName,
+	registry.RoutingService_ResolveRoute_FullMethodName,
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
 	registry.LeaseService_FindRunner_FullMethodName,
@@ -76,6 +80,16 @@ func (e *Env) Threads() registry.ThreadServiceClient {
 // Turns reads the journal of turns.
 func (e *Env) Turns() registry.TurnServiceClient {
 	return registry.NewTurnServiceClient(e.Conn(Registry))
+}
+
+// Sessions shows and changes what belongs to conversations besides their events.
+func (e *Env) Sessions() registry.SessionServiceClient {
+	return registry.NewSessionServiceClient(e.Conn(Registry))
+}
+
+// Routing shows and changes which agent the messages of chat platforms belong to.
+func (e *Env) Routing() registry.RoutingServiceClient {
+	return registry.NewRoutingServiceClient(e.Conn(Registry))
 }
 
 // Deliveries reads the journal of deliveries.

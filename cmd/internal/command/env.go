@@ -186,7 +186,10 @@ func (e *Env) Report(err error) int {
 }
 
 // arguments are the reasons with which a service refuses what the command line named.
-var arguments = map[string]bool{fault.WrongUsage: true, fault.InvalidArgument: true, fault.FilterInvalid: true, fault.ConfigInvalid: true}
+var arguments = map[string]bool{
+	fault.WrongUsage: true, fault.InvalidArgument: true, fault.FilterInvalid: true, fault.ConfigInvalid: true,
+	fault.BindingInvalid: true, fault.SessionKeyInvalid: true,
+}
 
 // exitCode is 2 for a command line that is wrong, whether this program or a service found
 // it out, and 1 for every other failure.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/balance"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -37,6 +39,7 @@ type Kind struct {
 const (
 	nameMost  = 255      // of names, keys and words
 	pathMost  = 4096     // of paths and URLs, as in Linux
+	keyMost   = 16 << 10 // of session keys
 	valueMost = 64 << 10 // of filters and settings
 )
 
@@ -71,6 +74,18 @@ var (
 	Digest       = Kind{Noun: "hash", Most: nameMost, Check: checkDigest, Fix: "give the hash that 'agentctl audit verify' printed"}
 	Script       = Kind{Noun: "command", Most: valueMost, Lines: true, Any: true}
 	Consumer     = Kind{Noun: "consumer", Most: nameMost, Check: checkConsumer, Fix: "give a name without /; 'thread info' lists the consumers"}
+	Session      = Kind{Noun: "session key", Most: keyMost, Check: checkSession, Fix: "'agentctl sessions list ID' shows the keys of an agent", offer: offerSessions}
+	Title        = Kind{Noun: "title", Most: nameMost, Empty: true, Any: true}
+	Switch       = Kind{Noun: "switch", Most: nameMost, Empty: true, Any: true, Check: oneOf("on", "off"), Fix: "use on or off, or nothing for the setting of the agent"}
+	QueueMode    = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer"), Fix: "use followup, collect or steer, or nothing for the setting of the agent"}
+	ChannelType  = Kind{Noun: "type of channel", Most: nameMost, Any: true, Check: checkWord, Fix: "use a type such as telegram, discord or slack"}
+	Account      = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkWord, Fix: "use the name of an account"}
+	AnyAccount   = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkAnyAccount, Fix: "use the name of an account, or * for every account of the type"}
+	PlatformPeer = Kind{Noun: "peer of a platform", Most: pathMost, Any: true, Check: checkPlatformPeer, Fix: "use dm:ID, group:ID or channel:ID"}
+	PlatformID   = Kind{Noun: "platform id", Most: nameMost, Any: true, Fix: "use the id that the platform shows"}
+	AnySession   = func() Kind { k := Session; k.Any = true; return k }()
+	NoModel      = func() Kind { k := Model; k.Empty = true; return k }()
+	NoThinking   = func() Kind { k := Thinking; k.Empty = true; return k }()
 	AnySource    = func() Kind { k := Source; k.Any = true; return k }()
 	AnyConsumer  = func() Kind { k := Consumer; k.Any = true; return k }()
 	AnyFilter    = func() Kind { k := Filter; k.Empty = true; return k }()
@@ -248,6 +263,64 @@ func checkInstant(text string) error {
 	return err
 }
 
+// checkSession accepts what begins as a session key does, in any case. The registry finds the
+// session that it names.
+func checkSession(text string) error {
+	if SessionAgent(text) == "" {
+		return fmt.Errorf("%.80q is not a session key, which begins with agent:ID:", text)
+	}
+	return nil
+}
+
+// SessionAgent returns the agent of a session key that may be written in another case; empty
+// when it names none.
+func SessionAgent(key string) string { return sessionkey.AgentOf(strings.ToLower(key), "") }
+
+// oneOf is the check of a text with a fixed set of values.
+func oneOf(values ...string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(values, text) {
+			return fmt.Errorf("%.80q is none of %s", text, strings.Join(values, ", "))
+		}
+		return nil
+	}
+}
+
+func checkWord(text string) error {
+	if !sessionkey.IsWord(text) {
+		return fmt.Errorf("%.80q is not a name: use small letters, digits, dots, - and _, and no word of session keys", text)
+	}
+	return nil
+}
+
+func checkAnyAccount(text string) error {
+	if text == "*" {
+		return nil
+	}
+	return checkWord(text)
+}
+
+func checkPlatformPeer(text string) error {
+	_, _, err := PeerOf(text)
+	return err
+}
+
+// PeerOf divides KIND:ID, which names a conversation of a platform.
+func PeerOf(text string) (kind, id string, err error) {
+	kind, id, _ = strings.Cut(text, ":")
+	if id == "" || kind != sessionkey.DM && kind != sessionkey.Group && kind != sessionkey.ChannelGroup {
+		return "", "", fmt.Errorf("%.80q is not KIND:ID", text)
+	}
+	return kind, id, nil
+}
+
+func checkBinding(text string) error {
+	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
+		return fmt.Errorf("%.80q is not the number of a binding", text)
+	}
+	return nil
+}
+
 // operands are the arguments that mean the same in every command.
 var operands = map[string]Kind{
 	"ID":     Agent,
@@ -259,6 +332,8 @@ var operands = map[string]Kind{
 		return err
 	}},
 	"PROVIDER": Provider,
+	"SESSION":  Session,
+	"N":        {Noun: "binding number", Most: nameMost, Check: checkBinding, Fix: "'agentctl bindings list' shows the numbers, which begin with 1"},
 	"APPROVAL": {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
 	"LETTER":   {Noun: "dead letter", Most: pathMost, Fix: "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them"},
 	"DEST":     Path,
