@@ -177,11 +177,11 @@ func (k Key) Validate() error {
 		named("the peer", k.Peer, k.Peer != "")
 	case AccountChannelPeer:
 		named("the type", k.Type, IsWord(k.Type))
-		named("the account", k.Account, IsWord(k.Account))
+		named("the account", k.Account, isAccount(k.Account))
 		named("the peer", k.Peer, k.Peer != "")
 	case Channel:
 		named("the type", k.Type, IsWord(k.Type))
-		named("the account", k.Account, IsWord(k.Account))
+		named("the account", k.Account, isAccount(k.Account))
 	case Conversation:
 		named("the type", k.Type, IsWord(k.Type))
 		named("the kind", k.Kind, k.Kind == Group || k.Kind == ChannelGroup)
@@ -289,6 +289,10 @@ func AgentID(name string) string {
 
 // IsAgentID reports whether s is the id of an agent.
 func IsAgentID(s string) bool { return layout.ValidID(s) == nil }
+
+// isAccount reports whether s can be the account of a key: what [IsWord] allows, and main, which
+// external gateways call their channels; it is unambiguous where an account stands.
+func isAccount(s string) bool { return s == DefaultMainKey || IsWord(s) }
 
 // IsWord reports whether s can be the name of a type or an account: [a-z0-9][a-z0-9_.-]*, at
 // most 64 bytes, and none of the words that keys use themselves.

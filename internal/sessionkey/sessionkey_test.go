@@ -19,6 +19,7 @@ func TestForms(t *testing.T) {
 		text   string
 		thread string
 	}{
+		{sessionkey.Key{Scope: sessionkey.AccountChannelPeer, Type: "telegram", Account: "main", Peer: "7"}, "agent:a:telegram:main:dm:7", "threads/peers/main-7"},
 		{sessionkey.Key{Scope: sessionkey.Main, MainKey: "main"}, "agent:a:main", "threads/main"},
 		{sessionkey.Key{Scope: sessionkey.Peer, Peer: "Bob"}, "agent:a:dm:Bob", "threads/dms/%42ob"},
 		{sessionkey.Key{Scope: sessionkey.ChannelPeer, Type: "telegram", Peer: "12-07"}, "agent:a:telegram:dm:12-07", "threads/dms/telegram-12%2D07"},

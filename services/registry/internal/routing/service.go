@@ -112,7 +112,7 @@ func (s *Service) SetBindings(ctx context.Context, req *registryv1.SetBindingsRe
 		known = ""
 	}
 	version, err := s.router.Home.SetBindings(ctx, list, known)
-	if errors.Is(err, store.ErrMoved) {
+	if errors.Is(err, store.ErrMoved) || fault.Is(err, fault.BindingsChanged) {
 		return nil, fault.New(codes.Aborted, fault.BindingsChanged, fmt.Sprintf("the bindings are not those of version %.40s any more", req.GetVersion()), "read them again and repeat the change")
 	}
 	if err != nil {
