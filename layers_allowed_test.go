@@ -20,6 +20,8 @@ var (
 		{"cmd/agentctl", "cmd/internal/threadtool", "agentctl is the thread tool where it is called so"},
 		{"cmd/thread", "cmd/internal/threadtool", "the same commands as a program of its own"},
 		{"internal/lease", "internal/pause", "all that is tried again waits with the one jitter"},
+		{"internal/agentdir", "internal/binding", "the settings of a home have the bindings"},
+		{"internal/agentdir", "internal/sessionkey", "settings choose the scope of conversations"},
 		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
 		{"internal/agentdir", "internal/channel/catalog", "the types of channels check the entries of config.yaml"},
 		{"internal/channel", "internal/source", "a reply_context names a source address"},

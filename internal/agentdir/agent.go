@@ -2,9 +2,7 @@ package agentdir
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -12,8 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
-	"github.com/theclaw/agents/internal/agentdir/layout"
-	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -33,8 +29,8 @@ type Agent struct {
 
 // Files are the bytes of the files of an agent's settings. The zero value is none.
 type Files struct {
-	Config   []byte // config.yaml
-	Defaults []byte // theclaw.yaml; nil: there is none
+	Config   []byte     // config.yaml
+	Defaults layer.File // theclaw.yaml or theclaw.json5; no name: there is none
 }
 
 // Load reads the settings of an agent: defaults, theclaw.yaml, its config.yaml, then
@@ -74,7 +70,10 @@ func (h *Home) LastGood(id string, last Files, problem error) (*Agent, error) {
 	if err != nil || last.Config == nil {
 		return nil, problem
 	}
-	in := layer.Layers{AgentID: id, Agent: layer.File{Name: configFile, Data: last.Config}, Home: layer.File{Name: layout.DefaultsName, Data: last.Defaults}}
+	in := layer.Layers{AgentID: id, Agent: layer.File{Name: configFile, Data: last.Config}, Home: last.Defaults}
+	if good, known, _ := h.defaults(); known && good.file.Name == last.Defaults.Name && bytes.Equal(good.file.Data, last.Defaults.Data) {
+		in.Parsed = good.parsed
+	}
 	a, err := d.read(in, codes.FailedPrecondition)
 	if err != nil {
 		return nil, problem
@@ -94,38 +93,15 @@ func (h *Home) Present(id string) (Files, error) {
 	if err != nil {
 		return Files{}, err
 	}
-	defaults, _, err := h.defaults()
-	return Files{config, defaults}, err
+	good, _, err := h.defaults()
+	return Files{config, good.file}, err
 }
 
-// CheckDefaults returns what is wrong with theclaw.yaml, for a service that starts.
+// CheckDefaults returns what is wrong with the settings of the home, for a service that starts.
 // Errors: CONFIG_INVALID, those of [Fault].
 func (h *Home) CheckDefaults() error {
 	_, _, err := h.defaults()
 	return err
-}
-
-// defaults returns the bytes of theclaw.yaml, nil when there is none. problem is what is
-// wrong with the present file; then they are those of the last time that it could be used,
-// unless this Home has not seen such a time (known is false).
-func (h *Home) defaults() (data []byte, known bool, problem error) {
-	h.goodMu.Lock()
-	defer h.goodMu.Unlock()
-	data, err := safefile.Read(h.root, layout.DefaultsName)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		data = nil
-	case err != nil:
-		return h.good, h.known, Fault(err)
-	case h.known && h.good != nil && bytes.Equal(data, h.good):
-		return h.good, true, nil // one copy for all agents
-	default:
-		if err := layer.CheckHome(layer.File{Name: layout.DefaultsName, Data: data}); err != nil {
-			return h.good, h.known, invalid(codes.FailedPrecondition, err)
-		}
-	}
-	h.good, h.known = data, true
-	return data, true, nil
 }
 
 // Judge is Load for a config.yaml that is stored elsewhere: it parses the bytes together
@@ -168,36 +144,19 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	return &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Files: Files{in.Agent.Data, in.Home.Data}}, nil
+	return &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Files: Files{in.Agent.Data, in.Home}}, nil
 }
 
 // layers returns the files with the home's defaults. problem is why the present defaults are
 // not in force, but the last good ones; the error when there are none.
 func (d Dir) layers(data []byte, overrides []layer.Override) (in layer.Layers, problem, err error) {
 	in = layer.Layers{AgentID: d.ID, Agent: layer.File{Name: configFile, Data: data}, Overrides: overrides}
-	home, known, problem := d.home.defaults()
+	good, known, problem := d.home.defaults()
 	if !known {
 		return in, nil, problem
 	}
-	in.Home = layer.File{Name: layout.DefaultsName, Data: home}
+	in.Home, in.Parsed = good.file, good.parsed
 	return in, problem, nil
-}
-
-// Storage returns where the registry of this home keeps agents and threads, as
-// theclaw.yaml says. Errors: CONFIG_INVALID, those of [Fault].
-func (h *Home) Storage() (layer.Storage, error) {
-	data, err := safefile.Read(h.root, layout.DefaultsName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return layer.Storage{}, nil
-	}
-	if err != nil {
-		return layer.Storage{}, Fault(err)
-	}
-	s, err := layer.ReadStorage(layer.File{Name: layout.DefaultsName, Data: data})
-	if err != nil {
-		return s, invalid(codes.FailedPrecondition, err)
-	}
-	return s, nil
 }
 
 // Get returns one setting and its origin; the error names the keys there are.

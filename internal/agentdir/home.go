@@ -25,8 +25,10 @@ type Home struct {
 	mu   sync.Mutex // one compare-and-set of a file at a time
 
 	goodMu sync.Mutex
-	good   []byte // theclaw.yaml when it could last be used; nil: there was none
-	known  bool   // good was read
+	good   goodHome // the settings of the home when they could last be used
+	known  bool     // good was read
+	seen   string   // the stamp of the files that problem is of; empty: read them again
+	bad    error    // what is wrong with them
 
 	cache fileCache
 

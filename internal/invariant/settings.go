@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
@@ -24,10 +25,9 @@ func settingsProblem(home layout.Home, a *snapshot.Agent) (what, fix string) {
 		in.Agent.Data, err = os.ReadFile(filepath.Join(home.AgentDir(id), "config.yaml"))
 	}
 	if err == nil {
-		if defaults, err := os.ReadFile(home.DefaultsFile()); err == nil {
-			in.Home = layer.File{Name: layout.DefaultsName, Data: defaults}
+		if in.Home, err = agentdir.ReadSettings(home); err == nil {
+			_, err = layer.Load(in)
 		}
-		_, err = layer.Load(in)
 	}
 	if err == nil {
 		return "", ""

@@ -15,15 +15,20 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/sessionkey"
 )
 
 // Config is what an agent runs with. Zero is not valid; start from [Default].
 type Config struct {
-	AgentID  string // equals the name of the agent's directory
-	Kind     string // system or user
-	Pai      Pai
-	Inbox    Inbox
-	Routing  Routing
+	AgentID string // equals the name of the agent's directory
+	Kind    string // system or user
+	Flavor  string // the table of defaults: theclaw (default), openclaw or agentclaw
+	Pai     Pai
+	Inbox   Inbox
+	Session Session
+	Routing Routing
+	// Timezone is the name of the time zone of the agent's people; empty: that of the host.
+	Timezone string
 	Outbound []Outbound // nil: key absent; empty: no external delivery
 	Channels map[string]Channel
 	Retry    Limits // of model calls; default 3 attempts, 24 h
@@ -54,8 +59,25 @@ type Pai struct{ Provider, Model string }
 // refuses for system agents but admin (S0-20). The console is always open.
 type Inbox struct{ Path, External string }
 
-// Routing chooses the conversation thread: per-peer (default), per-channel, per-agent.
-type Routing struct{ Default string }
+// Routing chooses the conversation thread: per-peer (default), per-channel, per-agent. Groups
+// is the conversation of a message of a group: auto (default), same or per-conversation.
+// [Config.DMScope] and [Config.SharesGroups] answer what follows from both groups of keys.
+type Routing struct{ Default, Groups string }
+
+// Session sets which direct messages share a conversation and when one begins anew.
+// DMScope is empty when routing.default decides: a layer that sets only routing.default
+// empties the DMScope of the layers below it.
+type Session struct {
+	DMScope, MainKey string
+	Reset            SessionReset
+}
+
+// SessionReset sets when a conversation begins a new epoch: Mode is off, daily, idle or
+// both; At is HH:MM in the agent's time zone; Idle is the time without a message.
+type SessionReset struct {
+	Mode, At string
+	Idle     time.Duration
+}
 
 // Outbound sends the replies of the threads a pattern matches through a channel.
 type Outbound struct {
@@ -165,13 +187,16 @@ const SafetyTokens = 512
 // InputBudget returns how many tokens a prompt may have.
 func (c *Config) InputBudget() int { return c.ContextWindow - c.MaxOutputTokens - SafetyTokens }
 
-// Default returns the settings of an agent that sets nothing.
+// Default returns the settings of an agent that sets nothing, with the flavor theclaw. The
+// other flavors differ from it by the table of [FlavorDefaults].
 func Default() Config {
 	return Config{
 		Kind:            "user",
+		Flavor:          "theclaw",
 		Pai:             Pai{Provider: "openai", Model: "gpt-4o"},
 		Inbox:           Inbox{External: "auto"},
-		Routing:         Routing{Default: "per-peer"},
+		Session:         Session{MainKey: sessionkey.DefaultMainKey, Reset: SessionReset{Mode: ResetOff, At: "04:00", Idle: 24 * time.Hour}},
+		Routing:         Routing{Default: "per-peer", Groups: "auto"},
 		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
 		Deliver:         Deliver{Limits: Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour}},
 		Reply:           Reply{Break: "off"},

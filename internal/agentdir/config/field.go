@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/theclaw/agents/internal/sessionkey"
 )
 
 // A Field is one scalar key, such as retry.max_age, and all that is known of it: what is
@@ -60,6 +62,11 @@ var fields = []Field{
 		Meaning: "What the agent is for: `user` works for people, `system` belongs to the installation. The prompt of a system agent introduces the other agents, and of the system agents only `admin` takes messages from outside unless inbox.external is `allow`.",
 	},
 	{
+		Key: "flavor", Ref: func(c *Config) any { return &c.Flavor },
+		Rule: oneOf("theclaw", "openclaw", "agentclaw"), Effect: EffectMessage, Example: "openclaw",
+		Meaning: "The set of default values. A flavor changes nothing but the defaults of the keys in the table of flavors.",
+	},
+	{
 		Key: "pai.provider", Ref: func(c *Config) any { return &c.Pai.Provider },
 		Rule: form(name, nameForm), Effect: EffectMessage, Example: "anthropic",
 		Meaning: "The provider of the model. Where no file sets it, the runner uses its own default provider, whatever is shown here.",
@@ -80,9 +87,44 @@ var fields = []Field{
 		Meaning: "Whether people outside may write to the agent. `auto` refuses them for system agents except `admin`; the console is always allowed. A message that waits and is no longer allowed becomes a dead letter.",
 	},
 	{
+		Key: "session.dm_scope", Ref: func(c *Config) any { return &c.Session.DMScope },
+		Rule: oneOf("main", "per-peer", "per-channel-peer", "per-account-channel-peer"), Effect: EffectMessage, Example: "per-peer",
+		Meaning: "Which direct messages share a conversation: all of the agent, those of a peer on every channel, those of a peer on one type of channel, or those of a peer at one account. It means the same as routing.default; of the two the one in the later layer decides, and different values in one layer are refused.",
+	},
+	{
+		Key: "session.main_key", Ref: func(c *Config) any { return &c.Session.MainKey },
+		Rule: form(mainKey, "a word of lower-case letters, digits, _, . and -, at most 64, and not one with a meaning in session keys"), Effect: EffectMessage, Example: "home",
+		Meaning: "The last word of the key of the conversation that all messages share when the scope is main.",
+	},
+	{
+		Key: "session.reset.mode", Ref: func(c *Config) any { return &c.Session.Reset.Mode },
+		Rule: oneOf(ResetOff, ResetDaily, ResetIdle, ResetBoth), Effect: EffectMessage, Example: "daily",
+		Meaning: "When the next message of a conversation begins a new session: never, when its last message is older than the most recent session.reset.at, when it had no message for session.reset.idle, or in both cases.",
+	},
+	{
+		Key: "session.reset.at", Ref: func(c *Config) any { return &c.Session.Reset.At },
+		Rule: form(clock, "a time of day as HH:MM"), Effect: EffectMessage, Example: "05:30",
+		Meaning: "The time of day of a daily reset, in the time zone of user_timezone.",
+	},
+	{
+		Key: "session.reset.idle", Ref: func(c *Config) any { return &c.Session.Reset.Idle },
+		Rule: lasting(time.Minute, 365*24*time.Hour), Effect: EffectMessage, Example: "2h",
+		Meaning: "How long a conversation must be without a message for an idle reset.",
+	},
+	{
 		Key: "routing.default", Ref: func(c *Config) any { return &c.Routing.Default },
 		Rule: oneOf("per-peer", "per-channel", "per-agent"), Effect: EffectMessage, Example: "per-channel",
-		Meaning: "Which messages share a conversation: those of a peer, those of a channel, or all of the agent.",
+		Meaning: "Which messages share a conversation: those of a peer, those of a channel, or all of the agent. session.dm_scope in the same or a later layer takes precedence.",
+	},
+	{
+		Key: "routing.groups", Ref: func(c *Config) any { return &c.Routing.Groups },
+		Rule: oneOf("auto", "same", "per-conversation"), Effect: EffectMessage, Example: "per-conversation",
+		Meaning: "In which conversation the messages of a group are: with `per-conversation` in one of the group, with `same` in that of their author, as routing.default or session.dm_scope states. `auto` is per-conversation for accounts of the gateway and same for other sources.",
+	},
+	{
+		Key: "user_timezone", Ref: func(c *Config) any { return &c.Timezone },
+		Rule: form(timezone, "a name of the time zone database, or empty for that of the host"), Effect: EffectMessage, Example: "Europe/Berlin",
+		Meaning: "The time zone of the people whom the agent works for.",
 	},
 	{
 		Key: "retry.max_attempts", Ref: func(c *Config) any { return &c.Retry.MaxAttempts },
@@ -276,8 +318,10 @@ var index, groups = func() (map[string]*Field, map[string]bool) {
 	at, in := map[string]*Field{}, map[string]bool{}
 	for i := range fields {
 		at[fields[i].Key] = &fields[i]
-		if group, _, ok := strings.Cut(fields[i].Key, "."); ok {
-			in[group] = true
+		for j, r := range fields[i].Key {
+			if r == '.' {
+				in[fields[i].Key[:j]] = true
+			}
 		}
 	}
 	return at, in
@@ -414,6 +458,35 @@ func patterns(v any) string {
 	}
 	if s := *v.(*string); s != "" && line(v) != "" {
 		return line(v)
+	}
+	return ""
+}
+
+func mainKey(v any) string {
+	if s := *v.(*string); !sessionkey.IsMainKey(s) {
+		return fmt.Sprintf("%q is not a main key (lower-case letters, digits, _, . and -, and not a word with a meaning in session keys)", Clip(s))
+	}
+	return ""
+}
+
+// clockRule is a time of day; 24:00 is not one.
+var clockRule = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
+
+func clock(v any) string {
+	if s := *v.(*string); !clockRule.MatchString(s) {
+		return fmt.Sprintf("%q is not a time of day such as 04:00", Clip(s))
+	}
+	return ""
+}
+
+func timezone(v any) string {
+	s := *v.(*string)
+	if s == "" {
+		return ""
+	}
+	// Local is a name for LoadLocation alone; the host's zone has the empty name here.
+	if _, err := time.LoadLocation(s); err != nil || s == "Local" {
+		return fmt.Sprintf("%q is not a time zone that this host knows, such as Europe/Berlin", Clip(s))
 	}
 	return ""
 }

@@ -11,7 +11,8 @@ import (
 type Setting struct {
 	Key string
 	// Agent and Home report in which file it may be: the config.yaml of an agent, and
-	// theclaw.yaml. A key of both is below `defaults:` in theclaw.yaml.
+	// theclaw.yaml. A key of both is at the top of theclaw.yaml or below agents.defaults, and
+	// in an entry of agents.list.
 	Agent, Home bool
 	Type        string   // one of the constants below
 	Values      []string // the only values, where there is a fixed set
@@ -34,11 +35,35 @@ const (
 	TypeMap      = "map"
 )
 
-// ChannelName stands for the name of a channel in the keys of [Settings].
-const ChannelName = "NAME"
+// ChannelName stands for the name of a channel in the keys of [Settings], AccountName for
+// that of an account of the home.
+const (
+	ChannelName = "NAME"
+	AccountName = "ACCOUNT"
+)
 
 // lists are the keys of config.yaml that are not of one value: [Outbound] and [Channel].
 var lists = []Setting{
+	{
+		Key: "model", Agent: true, Home: true, Type: TypeText, Limits: "PROVIDER/MODEL, or a mapping of primary and fallbacks", Effect: EffectMessage,
+		Example: "anthropic/claude-sonnet-4-5",
+		Meaning: "The model with its provider. It sets pai.provider and pai.model; a text without a slash sets pai.model alone.",
+	},
+	{
+		Key: "model.primary", Agent: true, Home: true, Type: TypeText, Limits: "PROVIDER/MODEL", Effect: EffectMessage,
+		Example: "anthropic/claude-sonnet-4-5",
+		Meaning: "The same as a text for model.",
+	},
+	{
+		Key: "model.fallbacks", Agent: true, Home: true, Type: TypeList, Limits: "at most 8 of PROVIDER/MODEL", Effect: EffectMessage,
+		Example: "[openai/gpt-5]",
+		Meaning: "The models to use in place of the first. The list is checked and shown by `config effective`; the runner does not use it yet.",
+	},
+	{
+		Key: "memory_search", Agent: true, Home: true, Type: TypeMap, Limits: "a mapping, merged key by key over the layers", Effect: EffectMessage,
+		Example: "{enabled: true}",
+		Meaning: "The settings of the search in memory. They are merged and shown by `config effective`; nothing uses them yet.",
+	},
 	{
 		Key: "outbound", Agent: true, Home: true, Type: TypeList, Default: `[{thread_pattern: '**', via: xgw}]`, Effect: EffectNow,
 		Example: `[{thread_pattern: "peers/**", via: xgw}]`,
@@ -84,9 +109,104 @@ var lists = []Setting{
 // homes are the keys of theclaw.yaml alone.
 var homes = []Setting{
 	{
-		Key: "defaults", Home: true, Type: TypeMap, Limits: "keys of config.yaml but agent_id, kind and inbox.path", Effect: EffectNow,
+		Key: "agents.defaults", Home: true, Type: TypeMap, Limits: "keys of config.yaml but agent_id, kind and inbox.path", Effect: EffectNow,
 		Example: "{pai: {model: gpt-5}}",
-		Meaning: "Settings of every agent of the home that does not set them itself. A change is in force when a change of the same key in config.yaml would be.",
+		Meaning: "Settings of every agent of the home that does not set them itself. The keys may be at the top of the file instead, except channels; a key in both places is refused. A change is in force when a change of the same key in config.yaml would be.",
+	},
+	{
+		Key: "defaults", Home: true, Type: TypeMap, Limits: "as agents.defaults", Effect: EffectNow,
+		Example: "{pai: {model: gpt-5}}",
+		Meaning: "Another name of agents.defaults. A file has one of the two.",
+	},
+	{
+		Key: "workspace", Home: true, Type: TypeText, Limits: "an absolute directory, or one below ~/", Effect: EffectMessage,
+		Example: "/srv/agents/main",
+		Meaning: "The working directory of the default agent, where its entry in agents.list has none. It may be below agents.defaults.",
+	},
+	{
+		Key: "agents.list", Home: true, Type: TypeList, Limits: "a list of agents, each with an id", Default: "[]", Effect: EffectNow,
+		Example: "[{id: main, default: true}]",
+		Meaning: "The agents of the home. An entry has the keys below and any key of config.yaml but agent_id, which takes precedence over agents.defaults and not over the config.yaml of the agent. An entry without a directory is created and started; removing an entry deletes nothing.",
+	},
+	{
+		Key: "agents.list[].id", Home: true, Type: TypeText, Limits: "the id of an agent", Effect: EffectNow,
+		Example: "main",
+		Meaning: "The id of the agent; it is required.",
+	},
+	{
+		Key: "agents.list[].default", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "false", Effect: EffectNow,
+		Example: "true",
+		Meaning: "Whether messages that no binding gives to an agent are for this one; at most one entry has it. Without one the first entry is the default agent, and without entries the agent `main`, else `admin`, else the first by id.",
+	},
+	{
+		Key: "agents.list[].name", Home: true, Type: TypeText, Limits: "one line of at most 64 characters", Effect: EffectMessage,
+		Example: "Ann's assistant",
+		Meaning: "A name for people.",
+	},
+	{
+		Key: "agents.list[].workspace", Home: true, Type: TypeText, Limits: "an absolute directory, or one below ~/", Effect: EffectMessage,
+		Example: "/srv/agents/work",
+		Meaning: "The working directory of the agent's tools. Without it the flavors theclaw and agentclaw use the directory `workdir` of the agent, and openclaw `workspace` of the home for the default agent and `workspace-ID` for others.",
+	},
+	{
+		Key: "agents.list[].agent_dir", Home: true, Type: TypeText, Limits: "an absolute directory", Effect: EffectNever,
+		Example: "/srv/agents/work",
+		Meaning: "The directory of the agent.",
+	},
+	{
+		Key: "agents.list[].identity", Home: true, Type: TypeMap, Limits: "name, theme and emoji, each one line of at most 64 characters", Effect: EffectMessage,
+		Example: "{name: Max, theme: calm, emoji: \"*\"}",
+		Meaning: "How the agent presents itself; it is shown by `agentctl list` and is in the prompt.",
+	},
+	{
+		Key: "agents.list[].group_chat", Home: true, Type: TypeMap, Limits: "mention_patterns: at most 32 regular expressions (RE2) of at most 256 bytes; history_limit: 0 to 500", Effect: EffectMessage,
+		Example: "{mention_patterns: [\"\\\\bmax\\\\b\"], history_limit: 20}",
+		Meaning: "What mentions the agent in a group, and how many earlier messages precede one that does (50).",
+	},
+	{
+		Key: "bindings", Home: true, Type: TypeList, Limits: "at most 10,000 of {agent_id, match: {channel, account_id, peer: {kind, id}, guild_id, team_id}}", Default: "[]", Effect: EffectNow,
+		Example: "[{agent_id: main, match: {channel: telegram}}]",
+		Meaning: "Which agent a message is for: the binding with the most specific match decides, and of equal ones the first. A match without account_id means the default account of its channel type, `*` any account.",
+	},
+	{
+		Key: "owners", Home: true, Type: TypeList, Limits: "a list of type:peer", Default: "[]", Effect: EffectNow,
+		Example: `["telegram:1207"]`,
+		Meaning: "The people who may use every command and approve requests.",
+	},
+	{
+		Key: "channels.ACCOUNT", Home: true, Type: TypeMap, Limits: "a word of lower-case letters, digits, _, . and -", Effect: EffectNow,
+		Example: "{type: telegram, dm: pairing}",
+		Meaning: "An account of a chat platform. `channels` at the top of theclaw.yaml holds accounts; the channels of outbound are below agents.defaults or in config.yaml, and none may have the name of an account.",
+	},
+	{
+		Key: "channels.ACCOUNT.type", Home: true, Type: TypeText, Limits: "the type of a channel", Effect: EffectNow,
+		Example: "telegram",
+		Meaning: "The type of the account; it is required.",
+	},
+	{
+		Key: "channels.ACCOUNT.default", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "false", Effect: EffectNow,
+		Example: "true",
+		Meaning: "Whether a binding without account_id means this account of its type. Without a mark it means the first one in the file.",
+	},
+	{
+		Key: "channels.ACCOUNT.enabled", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "true", Effect: EffectNow,
+		Example: "false",
+		Meaning: "Whether messages of the account are accepted.",
+	},
+	{
+		Key: "channels.ACCOUNT.dm", Home: true, Type: TypeChoice, Values: []string{"pairing", "allowlist", "open", "off"}, Default: "pairing", Effect: EffectNow,
+		Example: "allowlist",
+		Meaning: "Who may write directly, besides owners and approved peers: `pairing` gives a stranger a code, `allowlist` accepts those of allow_from, `open` everybody, `off` none.",
+	},
+	{
+		Key: "channels.ACCOUNT.allow_from", Home: true, Type: TypeList, Limits: "a list of ids of peers", Default: "[]", Effect: EffectNow,
+		Example: `["1207"]`,
+		Meaning: "The peers who may write directly.",
+	},
+	{
+		Key: "channels.ACCOUNT.groups", Home: true, Type: TypeMap, Limits: "allow and allow_from: lists of ids; mode: mention, always or off", Effect: EffectNow,
+		Example: `{allow: ["-100200"], mode: mention}`,
+		Meaning: "The groups of the account: `allow` lists them (`*` is any), `allow_from` the senders in them, and `mode` says whether a message must mention the agent. Without `allow` no group is accepted.",
 	},
 	{
 		Key: "inbox_paths", Home: true, Type: TypeList, Limits: "a list of directories", Default: "[]", Effect: EffectNow,
@@ -159,29 +279,47 @@ func (f *Field) setting() Setting {
 
 // Explain returns the settings that a person means by a key: that key, those below a group
 // such as retry or channels, for an entry of channels what each may hold, and for a key
-// below `defaults.` that key. It returns none for a key that does not exist.
+// below `defaults.` or `agents.defaults.` that key. It returns none for a key that does not
+// exist.
 func Explain(key string) (out []Setting) {
+	if rest, ok := strings.CutPrefix(key, "agents.defaults."); ok {
+		key = "defaults." + rest
+	}
 	key, below := strings.CutPrefix(key, "defaults.")
+	keys := []string{key}
 	if rest, ok := strings.CutPrefix(key, "channels."); ok {
 		name, attribute, deep := strings.Cut(rest, ".")
-		if name != ChannelName && !IsID(name) {
+		if name != ChannelName && name != AccountName && !IsID(name) {
 			return nil
 		}
-		if key = "channels." + ChannelName; deep {
-			key += "." + attribute
+		keys = nil
+		for _, of := range []string{ChannelName, AccountName} {
+			if name == ChannelName && of != name || name == AccountName && of != name {
+				continue
+			}
+			full := "channels." + of
+			if deep {
+				full += "." + attribute
+			}
+			keys = append(keys, full)
 		}
 	}
-	if rest, ok := strings.CutPrefix(key, "outbound["); ok {
-		if _, attribute, deep := strings.Cut(rest, "]"); deep {
-			key = "outbound[]" + attribute
+	for _, list := range []string{"outbound", "agents.list"} {
+		if rest, ok := strings.CutPrefix(key, list+"["); ok {
+			if _, attribute, deep := strings.Cut(rest, "]"); deep {
+				keys = []string{list + "[]" + attribute}
+			}
 		}
 	}
 	for _, s := range Settings() {
 		if below && !(s.Agent && s.Home) {
 			continue
 		}
-		if s.Key == key || strings.HasPrefix(s.Key, key+".") || key == "outbound" && strings.HasPrefix(s.Key, "outbound[") {
-			out = append(out, s)
+		for _, key := range keys {
+			if s.Key == key || strings.HasPrefix(s.Key, key+".") || strings.HasPrefix(s.Key, key+"[") {
+				out = append(out, s)
+				break
+			}
 		}
 	}
 	return out

@@ -169,25 +169,31 @@ func TestTextsAreBounded(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for key, want := range map[string]string{
-		"run.concurrency":           "run.concurrency",
-		"sandbox":                   "sandbox.mode sandbox.network",
-		"defaults.run.timeout":      "run.timeout",
-		"channels.hook.url":         "channels.NAME.url",
-		"channels.hook":             "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private",
-		"channels":                  "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private",
-		"outbound":                  "outbound outbound[].thread_pattern outbound[].via",
-		"outbound[0].via":           "outbound[].via",
-		"storage":                   "storage.engine storage.dsns",
-		"defaults":                  "defaults",
-		"run.concurency":            "",
-		"run.":                      "",
-		"channels.Hook":             "",
-		"channels.hook.colour":      "",
-		"":                          "",
-		"defaults.storage.engine":   "",
-		"defaults.kind":             "",
-		"inbox_paths":               "inbox_paths",
-		"outbound[].thread_pattern": "outbound[].thread_pattern",
+		"run.concurrency":             "run.concurrency",
+		"sandbox":                     "sandbox.mode sandbox.network",
+		"defaults.run.timeout":        "run.timeout",
+		"channels.hook.url":           "channels.NAME.url",
+		"channels.hook":               "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups",
+		"channels":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups",
+		"outbound":                    "outbound outbound[].thread_pattern outbound[].via",
+		"outbound[0].via":             "outbound[].via",
+		"storage":                     "storage.engine storage.dsns",
+		"defaults":                    "defaults",
+		"session":                     "session.dm_scope session.main_key session.reset.mode session.reset.at session.reset.idle",
+		"session.reset":               "session.reset.mode session.reset.at session.reset.idle",
+		"agents.defaults.run.timeout": "run.timeout",
+		"agents.list[1].id":           "agents.list[].id",
+		"channels.tg.dm":              "channels.ACCOUNT.dm",
+		"bindings":                    "bindings",
+		"run.concurency":              "",
+		"run.":                        "",
+		"channels.Hook":               "",
+		"channels.hook.colour":        "",
+		"":                            "",
+		"defaults.storage.engine":     "",
+		"defaults.kind":               "",
+		"inbox_paths":                 "inbox_paths",
+		"outbound[].thread_pattern":   "outbound[].thread_pattern",
 	} {
 		var got []string
 		for _, s := range Explain(key) {
@@ -238,7 +244,15 @@ func TestEffects(t *testing.T) {
 		"kind":                 EffectMessage, // OtherAgents and CreatesAgents of a turn that begins
 		"inbox.path":           EffectRestart, // where an engine has opened the inbox it stays
 		"inbox.external":       EffectNow,     // each push, and each message before its turn
+		"flavor":               EffectMessage, // the defaults of the keys below
+		"session.dm_scope":     EffectMessage, // each message that is accepted
+		"session.main_key":     EffectMessage,
+		"session.reset.mode":   EffectMessage, // BeginTurn
+		"session.reset.at":     EffectMessage,
+		"session.reset.idle":   EffectMessage,
+		"user_timezone":        EffectMessage,
 		"routing.default":      EffectMessage, // OpenBatch
+		"routing.groups":       EffectMessage,
 		"queue.mode":           EffectMessage, // OpenBatch
 		"run.concurrency":      EffectIdle,    // the first OpenBatch of a batch
 		"on_error.notify_peer": EffectMessage, // BeginTurn

@@ -16,23 +16,23 @@ import (
 // nil and an empty Channels are both no channel.
 func Marshal(c Config) []byte {
 	var b bytes.Buffer
-	group := ""
+	var open []string // the groups that the last line is in
 	for i := range fields {
 		f := &fields[i]
-		value := f.Render(&c)
-		if f.Key == "inbox.path" && c.Inbox.Path == "" {
+		if text, ok := f.Ref(&c).(*string); ok && *text == "" && f.Check(&c) != "" {
 			continue // no value means the default; there is no way to write that
 		}
-		head, leaf, nested := strings.Cut(f.Key, ".")
-		if !nested {
-			fmt.Fprintf(&b, "%s: %s\n", f.Key, value)
-			continue
+		path := strings.Split(f.Key, ".")
+		at := len(path) - 1
+		same := 0
+		for same < len(open) && same < at && open[same] == path[same] {
+			same++
 		}
-		if head != group {
-			group = head
-			fmt.Fprintf(&b, "%s:\n", head)
+		for ; same < at; same++ {
+			fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", same), path[same])
 		}
-		fmt.Fprintf(&b, "  %s: %s\n", leaf, value)
+		fmt.Fprintf(&b, "%s%s: %s\n", strings.Repeat("  ", at), path[at], f.Render(&c))
+		open = path[:at]
 	}
 	if c.Outbound != nil {
 		fmt.Fprintf(&b, "outbound: %s\n", FlowOutbound(c.Outbound))

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -21,10 +22,14 @@ import (
 type layer struct {
 	file     string
 	data     []byte
-	home     bool // theclaw.yaml: no keys of a single agent
+	home     bool // the settings of all agents: no keys of a single one
 	cfg      *config.Config
+	more     *more
 	places   map[string]place
 	problems *[]Problem
+
+	set   map[string]ast.Node // what this layer has set, by key
+	model *model              // what it sets by the key model
 }
 
 // place is where a value was given: a file position, or a word for it.
@@ -38,6 +43,9 @@ type place struct {
 func (p place) String() string {
 	if p.origin != "" {
 		return p.origin
+	}
+	if p.line == 0 {
+		return p.file
 	}
 	return p.file + ":" + strconv.Itoa(p.line)
 }
@@ -54,7 +62,7 @@ func (l *layer) fail(n ast.Node, key, text string) {
 
 // parse opens the document; a problem is recorded, not returned.
 func (l *layer) parse() (root ast.Node, ok bool) {
-	doc, err := yamldoc.Parse(l.data)
+	doc, err := l.document()
 	if err == nil {
 		return doc.Root(), true
 	}
@@ -66,49 +74,121 @@ func (l *layer) parse() (root ast.Node, ok bool) {
 	return nil, false
 }
 
+// document is the file as a tree. That of the home may be large: it has the bindings.
+func (l *layer) document() (*yamldoc.Doc, error) {
+	switch {
+	case isJSON5(l.file):
+		return yamldoc.ParseJSON5(l.data)
+	case l.home:
+		return yamldoc.ParseUpTo(l.data, yamldoc.MaxHome)
+	}
+	return yamldoc.Parse(l.data)
+}
+
+func isJSON5(file string) bool { return strings.HasSuffix(file, ".json5") }
+
+// mark records where a key is set. A key that the layer has set already, in another mapping
+// of it, is a problem.
 func (l *layer) mark(key string, n ast.Node) {
 	line, column := yamldoc.Position(n)
+	if _, again := l.set[key]; again {
+		l.fail(n, key, fmt.Sprintf("%s is set in two places of this file that mean the same; keep one of them", key))
+		return
+	}
+	if l.set == nil {
+		l.set = map[string]ast.Node{}
+	}
+	l.set[key] = n
 	l.places[key] = place{file: l.file, line: line, column: column, data: l.data}
 }
 
-func key(kv *ast.MappingValueNode) string { return kv.Key.(*ast.StringNode).Value }
+// written is a key as it is written; key is the name that it has here.
+func written(kv *ast.MappingValueNode) string { return kv.Key.(*ast.StringNode).Value }
+
+func key(kv *ast.MappingValueNode) string { return canonical(written(kv)) }
+
+// canonical is the snake_case name of a key: maxAge is another spelling of max_age, and
+// flavour of flavor.
+func canonical(key string) string {
+	if key == "flavour" {
+		return "flavor"
+	}
+	if strings.IndexFunc(key, unicode.IsUpper) <= 0 {
+		return key // one that begins with a capital letter is in no spelling a key
+	}
+	var b strings.Builder
+	for _, r := range key {
+		if unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// pairs returns the entries of a mapping whose keys are names of ours, without those that
+// are there in a second spelling, which are problems.
+func (l *layer) pairs(n ast.Node, full string) (pairs []*ast.MappingValueNode, ok bool) {
+	all, ok := yamldoc.Pairs(n)
+	if !ok {
+		return nil, false
+	}
+	first := make(map[string]string, len(all))
+	for _, kv := range all {
+		if other, again := first[key(kv)]; again {
+			l.fail(kv, full, fmt.Sprintf("%q and %q are two spellings of one key; keep one of them", config.Clip(other), config.Clip(written(kv))))
+			continue
+		}
+		first[key(kv)] = written(kv)
+		pairs = append(pairs, kv)
+	}
+	return pairs, true
+}
 
 // settings reads a mapping of keys; prefix is "" or a group with its dot.
 func (l *layer) settings(n ast.Node, prefix string) {
-	pairs, ok := yamldoc.Pairs(n)
+	pairs, ok := l.pairs(n, strings.TrimSuffix(prefix, "."))
 	if !ok {
-		l.fail(n, prefix, "must have `key: value` lines below it")
+		l.fail(n, strings.TrimSuffix(prefix, "."), "must have `key: value` lines below it")
 		return
 	}
 	for _, kv := range pairs {
-		full := prefix + key(kv)
-		f := config.Lookup(full)
-		switch {
-		case f != nil && f.Own && l.home:
-			l.fail(kv, full, fmt.Sprintf("%q belongs in the config.yaml of one agent, not among the defaults", full))
-		case f != nil:
-			if l.scalar(f, kv) {
-				l.mark(full, kv)
-			}
-		case config.IsGroup(full) && prefix == "":
-			// A group whose lines are all comments is empty, not wrong.
-			if kv.Value.Type() != ast.NullType {
-				l.settings(kv.Value, full+".")
-			}
-		case full == "outbound":
-			l.outbound(kv)
-		case full == "channels":
-			l.channels(kv)
-		default:
-			l.fail(kv, full, unknown(full, l.home))
+		l.setting(kv, prefix)
+	}
+}
+
+func (l *layer) setting(kv *ast.MappingValueNode, prefix string) {
+	full := prefix + key(kv)
+	f := config.Lookup(full)
+	switch {
+	case f != nil && f.Own && l.home:
+		l.fail(kv, full, fmt.Sprintf("%q belongs in the config.yaml of one agent, not among the defaults", full))
+	case f != nil:
+		if l.scalar(f, kv) {
+			l.mark(full, kv)
 		}
+	case config.IsGroup(full):
+		// A group whose lines are all comments is empty, not wrong.
+		if kv.Value.Type() != ast.NullType {
+			l.settings(kv.Value, full+".")
+		}
+	case full == "outbound":
+		l.outbound(kv)
+	case full == "channels":
+		l.channels(kv)
+	case full == "model":
+		l.readModel(kv)
+	case full == "memory_search":
+		l.memorySearch(kv)
+	default:
+		l.fail(kv, full, unknown(prefix+written(kv), l.home))
 	}
 }
 
 // unknown is what is wrong with a key of an agent that does not exist.
 func unknown(full string, home bool) string {
 	text := fmt.Sprintf("unknown key %q", config.Clip(full))
-	if top, _, _ := strings.Cut(full, "."); !home && slices.Contains(config.HomeKeys(), top) {
+	if top, _, _ := strings.Cut(full, "."); !home && top != "channels" && slices.Contains(config.HomeKeys(), top) {
 		return text + "; " + top + " belongs in theclaw.yaml"
 	}
 	keys := append(config.Keys(), config.Groups()...)
@@ -173,6 +253,22 @@ func text(n ast.Node, to *string) string {
 		return "must be text; put the value in quotes"
 	}
 	return "must be text on one line"
+}
+
+// texts reads a list of texts.
+func texts(n ast.Node, to *[]string) string {
+	items, ok := yamldoc.Items(n)
+	if !ok {
+		return "must be a list of texts"
+	}
+	list := make([]string, len(items))
+	for i, item := range items {
+		if problem := text(item, &list[i]); problem != "" {
+			return fmt.Sprintf("entry %d %s", i+1, problem)
+		}
+	}
+	*to = list
+	return ""
 }
 
 func number(n ast.Node, to *int) string {
@@ -255,7 +351,7 @@ func (l *layer) channels(kv *ast.MappingValueNode) {
 	for _, entry := range pairs {
 		var c config.Channel
 		at := map[string]ast.Node{}
-		name := key(entry)
+		name := written(entry)
 		if !config.IsID(name) {
 			l.fail(entry, "channels", fmt.Sprintf("%q is not a channel name (lower-case letters, digits, _ and -)", config.Clip(name)))
 			continue
@@ -274,7 +370,7 @@ func (l *layer) channels(kv *ast.MappingValueNode) {
 
 // object reads a mapping whose attributes are all known, and notes their nodes.
 func (l *layer) object(n ast.Node, full string, into map[string]any, at map[string]ast.Node) {
-	pairs, ok := yamldoc.Pairs(n)
+	pairs, ok := l.pairs(n, full)
 	if !ok {
 		l.fail(n, full, full+" wants "+words(into))
 		return
@@ -286,9 +382,13 @@ func (l *layer) object(n ast.Node, full string, into map[string]any, at map[stri
 			problem = text(kv.Value, to)
 		case *bool:
 			problem = truth(kv.Value, to)
+		case *[]string:
+			problem = texts(kv.Value, to)
+		case func(*ast.MappingValueNode):
+			to(kv)
 		default:
 			text := suggest(key(kv), slices.Sorted(maps.Keys(into)))
-			l.fail(kv, full, fmt.Sprintf("unknown key %q in %s%s; there are %s", config.Clip(key(kv)), full, text, words(into)))
+			l.fail(kv, full, fmt.Sprintf("unknown key %q in %s%s; there are %s", config.Clip(written(kv)), full, text, words(into)))
 			continue
 		}
 		at[key(kv)] = orKey(kv)

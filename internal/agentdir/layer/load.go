@@ -1,7 +1,11 @@
 // Package layer combines the layers of an agent's settings and records the origin of each
 // value. It works on bytes; later layers win:
 //
-//	default  <  theclaw.yaml `defaults:`  <  config.yaml  <  overrides (env, flag)
+//	default < flavor < agents.defaults and the top of theclaw.yaml < agents.list[id]
+//	        < config.yaml < overrides (env, flag)
+//
+// Mappings are merged key by key, lists replace one another. theclaw.yaml may be a
+// theclaw.json5 instead. [ParseHome] reads what a home has besides the settings of agents.
 //
 // [Load] reads strictly: an unknown key, a key given twice, a value of the wrong
 // type or out of range is an [*Error] that names file, line and column and shows
@@ -12,16 +16,11 @@
 package layer
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-
-	"github.com/goccy/go-yaml/ast"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
-	"github.com/theclaw/agents/internal/agentdir/yamldoc"
 	"github.com/theclaw/agents/internal/channel"
 )
 
@@ -38,7 +37,8 @@ type Override struct{ Key, Value, Origin string }
 // Layers is what [Load] lays over one another.
 type Layers struct {
 	AgentID   string // name of the agent's directory; agent_id must equal it
-	Home      File   // theclaw.yaml; no bytes when there is none
+	Home      File   // theclaw.yaml or theclaw.json5; no bytes when there is none
+	Parsed    *Home  // the same, when it was read before
 	Agent     File   // config.yaml; required
 	Overrides []Override
 }
@@ -56,8 +56,8 @@ type Loaded struct {
 	// lie, as theclaw.yaml lists them.
 	InboxPaths []string
 
-	storage Storage
-	places  map[string]place
+	more   more
+	places map[string]place
 }
 
 // Get returns one setting; ok is false when there is no such key.
@@ -86,12 +86,20 @@ func at(p place, key, text string) Problem {
 func Load(in Layers) (*Loaded, error) {
 	var problems []Problem
 	out := &Loaded{Config: config.Default(), places: map[string]place{}}
-	out.home(in.Home, &problems)
-	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, places: out.places, problems: &problems}
+	home := in.Parsed
+	if home == nil {
+		home = parseHome(in.Home, &problems)
+	}
+	if len(problems) == 0 {
+		home.apply(in.AgentID, &out.Config, &out.more, out.places, &problems)
+	}
+	out.InboxPaths = home.InboxPaths
+	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
 	if root, ok := l.parse(); ok && root == nil {
 		problems = append(problems, Problem{File: in.Agent.Name, Text: "the file is empty; it needs at least the line agent_id: " + in.AgentID})
 	} else if ok {
 		l.settings(root, "")
+		l.finish()
 	}
 	for _, o := range in.Overrides {
 		if text := override(&out.Config, o); text != "" {
@@ -99,9 +107,14 @@ func Load(in Layers) (*Loaded, error) {
 			continue
 		}
 		out.places[o.Key] = place{origin: o.Origin}
+		if o.Key == "routing.default" { // the later layer decides
+			out.Config.Session.DMScope = ""
+			out.places["session.dm_scope"] = place{origin: o.Origin}
+		}
 	}
+	out.flavor()
 	if len(problems) == 0 {
-		problems = out.checkAcross(in)
+		problems = out.checkAcross(in, home)
 	}
 	if len(problems) > 0 {
 		return nil, &Error{Problems: problems}
@@ -110,59 +123,16 @@ func Load(in Layers) (*Loaded, error) {
 	return out, nil
 }
 
-// CheckHome reads theclaw.yaml alone.
-func CheckHome(f File) error {
-	var problems []Problem
-	out := &Loaded{Config: config.Default(), places: map[string]place{}}
-	out.home(f, &problems)
-	if len(problems) > 0 {
-		return &Error{Problems: problems}
-	}
-	return nil
-}
-
-func (l *Loaded) home(f File, problems *[]Problem) {
-	y := layer{file: f.Name, data: f.Data, home: true, cfg: &l.Config, places: l.places, problems: problems}
-	root, ok := y.parse()
-	if !ok || root == nil {
-		return
-	}
-	pairs, _ := yamldoc.Pairs(root)
-	for _, kv := range pairs {
-		switch key(kv) {
-		case "defaults":
-			if kv.Value.Type() != ast.NullType {
-				y.settings(kv.Value, "")
-			}
-		case "inbox_paths":
-			paths, ok := yamldoc.Items(kv.Value)
-			if !ok {
-				y.fail(orKey(kv), "inbox_paths", "inbox_paths must be a list of directories")
-			}
-			for _, n := range paths {
-				var s string
-				if problem := text(n, &s); problem != "" || config.IsLine(s) != "" {
-					y.fail(n, "inbox_paths", "inbox_paths must be a list of directories")
-				}
-				l.InboxPaths = append(l.InboxPaths, s)
-			}
-		case "storage":
-			l.storage = y.storage(kv)
-		default:
-			y.fail(kv, key(kv), unknownHome(key(kv)))
+// flavor sets the defaults of the flavor, which only the last layers decide: the keys that
+// no layer has set.
+func (l *Loaded) flavor() {
+	for _, d := range config.FlavorDefaults(l.Config.Flavor) {
+		if _, set := l.places[d.Key]; set {
+			continue
 		}
+		_ = config.Lookup(d.Key).Parse(&l.Config, d.Value)
+		l.places[d.Key] = place{origin: "flavor " + l.Config.Flavor}
 	}
-}
-
-// unknownHome is what is wrong with a key at the top of theclaw.yaml, where a key of an agent
-// is below defaults.
-func unknownHome(key string) string {
-	keys := config.HomeKeys()
-	text := fmt.Sprintf("unknown key %q", config.Clip(key))
-	if f := config.Lookup(key); f != nil && !f.Own || config.IsGroup(key) || key == "outbound" || key == "channels" {
-		return text + "; settings of all agents are below defaults"
-	}
-	return text + cmp.Or(suggest(key, keys), "; there are "+strings.Join(keys[:len(keys)-1], ", ")+" and "+keys[len(keys)-1])
 }
 
 // override stores one value given as text.
@@ -181,7 +151,7 @@ func override(c *config.Config, o Override) string {
 }
 
 // checkAcross checks what spans keys and layers.
-func (l *Loaded) checkAcross(in Layers) (problems []Problem) {
+func (l *Loaded) checkAcross(in Layers, home *Home) (problems []Problem) {
 	c := &l.Config
 	add := func(key, text string) {
 		p, ok := l.places[key]
@@ -209,6 +179,11 @@ func (l *Loaded) checkAcross(in Layers) (problems []Problem) {
 			add(fmt.Sprintf("outbound[%d]", i), fmt.Sprintf("via: there is no channel %q; add it below channels or use xgw", config.Clip(o.Via)))
 		}
 	}
+	for _, a := range home.Settings.Accounts {
+		if _, ok := c.Channels[a.Name]; ok {
+			add("channels."+a.Name, fmt.Sprintf("channels.%s has the name of an account of the home; choose another name", a.Name))
+		}
+	}
 	return problems
 }
 
@@ -232,4 +207,5 @@ func (l *Loaded) list() {
 	for _, name := range slices.Sorted(maps.Keys(l.Config.Channels)) {
 		add("channels."+name, config.FlowChannel(l.Config.Channels[name]))
 	}
+	l.more.list(add)
 }

@@ -27,6 +27,8 @@ func (p Problem) String() string {
 	switch {
 	case p.Origin != "":
 		return fmt.Sprintf("%s: %s: %s", p.Origin, p.Key, p.Text)
+	case p.Line == 0 && isJSON5(p.File) && p.Key != "" && !strings.Contains(p.Text, p.Key):
+		return fmt.Sprintf("%s: %s: %s", p.File, p.Key, p.Text) // there are no positions
 	case p.Line == 0:
 		return fmt.Sprintf("%s: %s", p.File, p.Text)
 	}

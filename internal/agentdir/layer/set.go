@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
 )
@@ -30,7 +32,7 @@ func Set(in Layers, key, value string) ([]byte, error) {
 		_, err = Load(in) // says the same with the place shown
 		return nil, err
 	}
-	out, err := doc.Set(path, flow)
+	out, err := doc.Set(spelled(doc.Root(), path), flow)
 	if errors.Is(err, yamldoc.ErrInPlace) {
 		return fail(fmt.Sprintf("%s cannot be changed without touching the lines around it; edit the file by hand", key))
 	}
@@ -42,6 +44,24 @@ func Set(in Layers, key, value string) ([]byte, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// spelled is a path with the spellings that its keys have in a document.
+func spelled(n ast.Node, path []string) []string {
+	out := slices.Clone(path)
+	for i, name := range out {
+		pairs, ok := yamldoc.Pairs(n)
+		if !ok {
+			break
+		}
+		n = nil
+		for _, kv := range pairs {
+			if key(kv) == name {
+				out[i], n = written(kv), kv.Value
+			}
+		}
+	}
+	return out
 }
 
 // render turns a key and a typed value into a path and a one-line YAML value.
@@ -80,6 +100,8 @@ func render(key, value string) (path []string, flow, problem string) {
 			return []string{"outbound"}, config.FlowOutbound(cfg.Outbound), ""
 		}
 		return []string{"channels", name}, config.FlowChannel(cfg.Channels[name]), ""
+	case key == "model", strings.HasPrefix(key, "model."), key == "memory_search", strings.HasPrefix(key, "memory_search."):
+		return nil, "", key + " is not set by this command; edit the file by hand"
 	case key == "channels":
 		return nil, "", "channels are set one by one: channels.NAME with a value such as {type: webhook, url: \"https://...\"}"
 	}
@@ -100,7 +122,7 @@ func fragment(key, value string) (config.Config, string) {
 	if name, ok := strings.CutPrefix(key, "channels."); ok {
 		text = "channels:\n  " + config.Quote(name) + ": " + value + "\n"
 	}
-	l := layer{file: "value", data: []byte(text), cfg: &cfg, places: map[string]place{}, problems: &problems}
+	l := layer{file: "value", data: []byte(text), cfg: &cfg, more: &more{}, places: map[string]place{}, problems: &problems}
 	if root, ok := l.parse(); ok && root != nil {
 		l.settings(root, "")
 	}

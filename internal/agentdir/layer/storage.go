@@ -22,19 +22,17 @@ type Storage struct {
 	DSNs     []string // as given; the opening of more than one is refused
 }
 
-// ReadStorage returns what theclaw.yaml says of it. Every error is an [*Error].
+// ReadStorage returns what the file of the home says of it. Every error is an [*Error].
 func ReadStorage(f File) (Storage, error) {
-	var problems []Problem
-	out := &Loaded{Config: config.Default(), places: map[string]place{}}
-	out.home(f, &problems)
-	if len(problems) > 0 {
-		return Storage{}, &Error{Problems: problems}
+	h, err := ParseHome(f)
+	if err != nil {
+		return Storage{}, err
 	}
-	return out.storage, nil
+	return h.storage, nil
 }
 
 func (l *layer) storage(kv *ast.MappingValueNode) (s Storage) {
-	pairs, ok := yamldoc.Pairs(kv.Value)
+	pairs, ok := l.pairs(kv.Value, "storage")
 	if !ok {
 		l.fail(orKey(kv), "storage", "storage wants `engine: ...` and `dsns: [...]` below it")
 		return s

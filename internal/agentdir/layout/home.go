@@ -16,12 +16,12 @@ import (
 const maxSocketPath = 107
 
 // Home is a home directory by its path alone.
-type Home struct{ path, agents, defaults string }
+type Home struct{ path, agents, defaults, json5 string }
 
 // At returns the Home at a path.
 func At(path string) Home {
 	path = filepath.Clean(path)
-	return Home{path, filepath.Join(path, "agents"), filepath.Join(path, DefaultsName)}
+	return Home{path, filepath.Join(path, "agents"), filepath.Join(path, DefaultsName), filepath.Join(path, JSON5Name)}
 }
 
 // CheckProfile returns what is wrong with the name of a profile; nil: nothing.
@@ -107,6 +107,10 @@ func (h Home) RegistryDB() string { return filepath.Join(h.path, "registry.db") 
 // DefaultsFile is the optional file of home-wide settings.
 func (h Home) DefaultsFile() string { return h.defaults }
 
+// JSON5File is the file of home-wide settings when it is written as JSON5. A home has one of
+// the two.
+func (h Home) JSON5File() string { return h.json5 }
+
 // EnvFile is the optional file of variables for references to secrets.
 func (h Home) EnvFile() string { return filepath.Join(h.path, EnvName) }
 
@@ -115,6 +119,9 @@ const EnvName = ".env"
 
 // DefaultsName is the name of the file of home-wide settings.
 const DefaultsName = "theclaw.yaml"
+
+// JSON5Name is its name when it is written as JSON5.
+const JSON5Name = "theclaw.json5"
 
 // Socket returns the path of a service's Unix socket. A path that is longer than the
 // system allows is an error that says what to do.

@@ -23,8 +23,11 @@ import (
 )
 
 const (
-	// MaxSize is the largest document in bytes.
+	// MaxSize is the largest document of [Parse] in bytes.
 	MaxSize = 64 << 10
+	// MaxHome is the largest document of settings of a home in bytes: it has up to 10,000
+	// bindings.
+	MaxHome = 1 << 20
 	// maxDepth bounds how deep collections may nest.
 	maxDepth = 32
 )
@@ -49,9 +52,12 @@ type Doc struct {
 // Root returns the top mapping, or nil when the document holds nothing.
 func (d *Doc) Root() ast.Node { return d.root }
 
-// Parse reads data. Its errors are [*SyntaxError].
-func Parse(data []byte) (*Doc, error) {
-	if err := guard(data); err != nil {
+// Parse reads data of at most [MaxSize] bytes. Its errors are [*SyntaxError].
+func Parse(data []byte) (*Doc, error) { return ParseUpTo(data, MaxSize) }
+
+// ParseUpTo is [Parse] with another bound of the size.
+func ParseUpTo(data []byte, size int) (*Doc, error) {
+	if err := guard(data, size); err != nil {
 		return nil, err
 	}
 	file, err := parse(data)
@@ -116,9 +122,9 @@ func Pairs(n ast.Node) (pairs []*ast.MappingValueNode, ok bool) {
 }
 
 // guard refuses what the parser is not to see at all.
-func guard(data []byte) error {
-	if len(data) > MaxSize {
-		return &SyntaxError{Text: fmt.Sprintf("the file has %d bytes; at most %d are allowed", len(data), MaxSize)}
+func guard(data []byte, size int) error {
+	if len(data) > size {
+		return &SyntaxError{Text: fmt.Sprintf("the file has %d bytes; at most %d are allowed", len(data), size)}
 	}
 	if !utf8.Valid(data) {
 		return &SyntaxError{Text: "the file is not valid UTF-8"}

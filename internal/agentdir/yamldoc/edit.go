@@ -256,6 +256,41 @@ func (e *editor) block(kv *ast.MappingValueNode, head, tail, flow string) bool {
 	return true
 }
 
+// setBlock exchanges the lines of a key at the top, or adds them at the end.
+func (e *editor) setBlock(n ast.Node, key string, lines []string) bool {
+	if m, ok := n.(*ast.MappingNode); ok && m.IsFlowStyle {
+		return false
+	}
+	var add []string
+	if len(lines) > 0 {
+		add = append([]string{key + ":"}, lines...)
+	}
+	if e.end == "\r\n" {
+		for i := range add {
+			add[i] += "\r"
+		}
+	}
+	pairs, _ := Pairs(n)
+	for _, kv := range pairs {
+		if kv.Key.(*ast.StringNode).Value != key {
+			continue
+		}
+		first, column := Position(kv)
+		last := max(first, lastLine(kv.Value))
+		if column != 1 || last > len(e.lines) {
+			return false
+		}
+		e.lines = append(e.lines[:first-1:first-1], append(add, e.lines[last:]...)...)
+		e.final = e.final || last == len(e.lines)
+		return true
+	}
+	if !e.final && e.end == "\r\n" {
+		e.lines[len(e.lines)-1] += "\r"
+	}
+	e.lines, e.final = append(e.lines, add...), true
+	return true
+}
+
 // lastLine returns the last line on which n has a token.
 func lastLine(n ast.Node) int {
 	last := 0

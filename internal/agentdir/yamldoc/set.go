@@ -33,3 +33,33 @@ func (d *Doc) Set(path []string, flow string) ([]byte, error) {
 	}
 	return out, nil
 }
+
+// SetBlock returns the document with the value of a key at the top replaced by lines, which
+// the caller has written as YAML with an indent; no lines remove the key. Comments inside the
+// old value go with it. The result is read again and compared with the original as by
+// [Doc.Set].
+func (d *Doc) SetBlock(key string, lines []string) ([]byte, error) {
+	refuse := fmt.Errorf("set %s: %w", key, ErrInPlace)
+	e := newEditor(d.data)
+	if !e.setBlock(d.root, key, lines) {
+		return nil, refuse
+	}
+	out := e.bytes()
+	after, err := ParseUpTo(out, MaxHome)
+	if err != nil {
+		return nil, refuse
+	}
+	text := strings.Join(append([]string{"v:"}, lines...), "\n") + "\n"
+	want, err := ParseUpTo([]byte(text), MaxHome+len("v:\n"))
+	if err != nil {
+		return nil, refuse
+	}
+	values := flatten(want.root)
+	if len(lines) == 0 {
+		values = nil
+	}
+	if !sameBut(flatten(d.root), flatten(after.root), []string{key}, values) {
+		return nil, refuse
+	}
+	return out, nil
+}

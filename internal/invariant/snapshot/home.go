@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
@@ -102,8 +103,8 @@ func InboxDir(home layout.Home, id, userHome string) string {
 		return std
 	}
 	in := layer.Layers{AgentID: id, Agent: layer.File{Name: "config.yaml", Data: data}}
-	if defaults, err := os.ReadFile(home.DefaultsFile()); err == nil {
-		in.Home = layer.File{Name: layout.DefaultsName, Data: defaults}
+	if file, err := agentdir.ReadSettings(home); err == nil {
+		in.Home = file
 	}
 	set, err := layer.Load(in)
 	if err != nil {

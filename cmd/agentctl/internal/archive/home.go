@@ -82,7 +82,7 @@ func readHome(home layout.Home, userHome string) (c homeContent, err error) {
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	names := map[string]bool{}
-	for _, name := range []string{layout.DefaultsName, layout.EnvName, provider.FileName} {
+	for _, name := range []string{layout.DefaultsName, layout.JSON5Name, layout.EnvName, provider.FileName} {
 		text, err := safefile.Read(root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layer"
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/reference"
 )
@@ -22,16 +19,13 @@ import (
 func (x *examination) database() (string, error) {
 	given := x.dsns
 	if len(given) == 0 {
-		data, err := os.ReadFile(x.home.DefaultsFile())
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", nil
-		}
+		file, err := agentdir.ReadSettings(x.home)
 		if err != nil {
-			return "", agentdir.Fault(fmt.Errorf("read settings: %w", err))
+			return "", fmt.Errorf("read settings: %w", err)
 		}
-		s, err := layer.ReadStorage(layer.File{Name: layout.DefaultsName, Data: data})
+		s, err := layer.ReadStorage(file)
 		if err != nil { // of an agent in the home the check says what is wrong with it
-			x.env.Note("theclaw.yaml cannot be read, the agents of the home are checked: %s", strings.ReplaceAll(err.Error(), "\n", " "))
+			x.env.Note(file.Name+" cannot be read, the agents of the home are checked: %s", strings.ReplaceAll(err.Error(), "\n", " "))
 			return "", nil
 		}
 		given = s.DSNs

@@ -11,10 +11,10 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
 )
 
@@ -74,8 +74,8 @@ func (s *scan) settings(ctx context.Context) error {
 // layers are the settings with a text of config.yaml.
 func (s *scan) layers(data []byte) layer.Layers {
 	in := layer.Layers{AgentID: s.id, Agent: layer.File{Name: "config.yaml", Data: data}}
-	if home, err := os.ReadFile(s.home.DefaultsFile()); err == nil {
-		in.Home = layer.File{Name: layout.DefaultsName, Data: home}
+	if file, err := agentdir.ReadSettings(s.home); err == nil {
+		in.Home = file
 	}
 	return in
 }

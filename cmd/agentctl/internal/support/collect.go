@@ -49,7 +49,7 @@ func (b *bundle) collect(ctx context.Context) error {
 		agents = agents[:maxAgents]
 	}
 	files := map[string][]byte{}
-	for _, name := range []string{layout.DefaultsName, provider.FileName} {
+	for _, name := range []string{layout.DefaultsName, layout.JSON5Name, provider.FileName} {
 		files[name], _ = os.ReadFile(filepath.Join(b.home.Path(), name))
 	}
 	for _, a := range agents {
@@ -73,7 +73,7 @@ func (b *bundle) collect(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range []string{layout.DefaultsName, provider.FileName} {
+	for _, name := range []string{layout.DefaultsName, layout.JSON5Name, provider.FileName} {
 		if len(files[name]) > 0 {
 			if err := b.add("settings/"+name, files[name]); err != nil {
 				return err

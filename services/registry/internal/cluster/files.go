@@ -144,7 +144,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 
 // Settings returns the settings that are in force.
 func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error) {
-	defaults := stamp(s.home.DefaultsFile())
+	defaults := stamp(s.home.DefaultsFile()) + stamp(s.home.JSON5File())
 	s.mu.Lock()
 	e, seen := s.find(a.ID), s.invalidations
 	var had entry
@@ -321,7 +321,7 @@ func (s *Files) Threads(ctx context.Context, id, after string, limit int) ([]str
 
 // list returns a page of the agents, and takes over what it read of their settings.
 func (s *Files) list(ctx context.Context, after string, limit int) ([]store.AgentRow, error) {
-	began, defaults := time.Now(), stamp(s.home.DefaultsFile())
+	began, defaults := time.Now(), stamp(s.home.DefaultsFile())+stamp(s.home.JSON5File())
 	s.mu.Lock()
 	seen := s.invalidations
 	s.mu.Unlock()

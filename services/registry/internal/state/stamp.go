@@ -12,7 +12,7 @@ import (
 )
 
 func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
-	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
+	return stamp(dir.Path+"/config.yaml", home.DefaultsFile(), home.JSON5File())
 }
 
 // Stamp returns times and sizes of the files of a database; equal stamps mean that nobody

@@ -1,0 +1,24 @@
+package config
+
+import "slices"
+
+// FlavorDefault is a default value of one flavor, as it is typed.
+type FlavorDefault struct{ Key, Value string }
+
+// flavors are the values by which the flavors differ from [Default]; theclaw has none.
+var flavors = map[string][]FlavorDefault{
+	"openclaw": {
+		{"session.dm_scope", "main"},
+		{"session.reset.mode", ResetDaily},
+		{"routing.groups", "per-conversation"},
+	},
+	"agentclaw": {
+		{"routing.groups", "per-conversation"},
+	},
+}
+
+// FlavorDefaults returns the default values of a flavor that differ from [Default].
+func FlavorDefaults(flavor string) []FlavorDefault { return slices.Clone(flavors[flavor]) }
+
+// Flavors returns the names of the flavors; the first is the default.
+func Flavors() []string { return Lookup("flavor").Rule.Words }
