@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/agentdir/safefile"
+	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -188,3 +189,37 @@ func DefaultAgent(s layer.HomeSettings, ids []string) string {
 
 // MainAgent is the id that means the default agent where no agent has it.
 const MainAgent = "main"
+
+// SetBindings replaces the bindings in the file of the home that has a version, and returns the
+// new version. Errors: BINDINGS_CHANGED for another version, CONFIG_INVALID, FAILED_PRECONDITION
+// for theclaw.json5, which is never rewritten: it says what to insert.
+func (h *Home) SetBindings(list []binding.Binding, version string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	file, err := readSettings(h.Home, h.root)
+	if err != nil {
+		return "", err
+	}
+	now, err := layer.ReadHome(file)
+	if err != nil {
+		return "", invalid(codes.FailedPrecondition, err)
+	}
+	switch {
+	case now.Version != version:
+		return "", fault.New(codes.Aborted, fault.BindingsChanged, file.Name+" has changed since its bindings were read", "read them again and repeat the change")
+	case file.Name == layout.JSON5Name:
+		return "", fault.New(codes.FailedPrecondition, fault.InvalidArgument, layout.JSON5Name+" is not rewritten by programs", "write the list there yourself: "+layer.BindingsJSON5(list))
+	}
+	data, err := layer.SetBindings(file.Data, list)
+	if err != nil {
+		return "", invalid(codes.InvalidArgument, err)
+	}
+	if err := safefile.Replace(h.root, layout.DefaultsName, data); err != nil {
+		return "", Fault(fmt.Errorf("write %s: %w", layout.DefaultsName, err))
+	}
+	next, err := layer.ReadHome(layer.File{Name: layout.DefaultsName, Data: data})
+	return next.Version, err
+}
+
+// Invalid is what a caller gets for settings that cannot be used: CONFIG_INVALID.
+func Invalid(err error) error { return invalid(codes.InvalidArgument, err) }

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -59,4 +60,33 @@ func BindingLines(list []binding.Binding) []string {
 		lines[i] = s + "}}"
 	}
 	return lines
+}
+
+// BindingsJSON5 is a list of bindings as theclaw.json5 has it, for a person to insert.
+func BindingsJSON5(list []binding.Binding) string {
+	type peer struct {
+		Kind string `json:"kind"`
+		ID   string `json:"id"`
+	}
+	type match struct {
+		Channel string `json:"channel"`
+		Account string `json:"account_id,omitempty"`
+		Peer    *peer  `json:"peer,omitempty"`
+		Guild   string `json:"guild_id,omitempty"`
+		Team    string `json:"team_id,omitempty"`
+	}
+	type entry struct {
+		Agent string `json:"agent_id"`
+		Match match  `json:"match"`
+	}
+	out := make([]entry, len(list))
+	for i, b := range list {
+		m := match{Channel: b.Match.Channel, Account: b.Match.Account, Guild: b.Match.Guild, Team: b.Match.Team}
+		if p := b.Match.Peer; p.ID != "" {
+			m.Peer = &peer{p.Kind, p.ID}
+		}
+		out[i] = entry{b.Agent, m}
+	}
+	text, _ := json.Marshal(out) // strings: it cannot fail
+	return "bindings: " + string(text)
 }

@@ -399,7 +399,7 @@ func (l *layer) checkBinding(n ast.Node, full string, b binding.Binding) {
 		l.fail(n, full, fmt.Sprintf("%s: agent_id is %q; write the id of an agent", full, config.Clip(b.Agent)))
 		return
 	}
-	_, err := binding.New(binding.Snapshot{Bindings: []binding.Binding{b}, Agents: []binding.Agent{{ID: b.Agent}}})
+	_, err := binding.New(binding.Snapshot{Bindings: []binding.Binding{b}})
 	if f := fault.From(err); err != nil && f != nil {
 		l.fail(n, full, fmt.Sprintf("%s: %s; %s", full, strings.TrimPrefix(f.What, "binding 1: "), f.Fix))
 	} else if err != nil {

@@ -42,6 +42,8 @@ const (
 	remembered = 48 * time.Hour
 	// kept are the most revisions that are stored.
 	kept = 33
+	// standardFor is how long the default agent is not looked for again.
+	standardFor = time.Second
 	// tries are how often bindings that change meanwhile are read again.
 	tries = 5
 )
@@ -88,6 +90,11 @@ type Router struct {
 	// table is replaced: no message is stored by a table that another message found to be old.
 	mu  sync.RWMutex
 	now *current
+
+	standardMu sync.Mutex
+	standardIs string // the default agent
+	standardOf string // by the settings of this version
+	standardAt time.Time
 }
 
 // NewRouter returns a router, which reads the bindings when they are first needed.
@@ -235,7 +242,7 @@ func (r *Router) hold(ctx context.Context, stale int64) (c *current, done func()
 		if err != nil {
 			return nil, nil, err
 		}
-		standard, err := r.standard(ctx, s)
+		standard, err := r.freshStandard(ctx, s)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -273,7 +280,7 @@ func (r *Router) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	standard, err := r.standard(ctx, s)
+	standard, err := r.freshStandard(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -323,20 +330,45 @@ func tableOf(body []byte) (*binding.Table, error) {
 	return binding.New(s)
 }
 
-// standard is the default agent: the one that the settings name, or main, admin, or the
-// first; empty: there is none.
-func (r *Router) standard(ctx context.Context, s layer.HomeSettings) (string, error) {
-	if id := s.DefaultAgent(); id != "" {
-		return id, nil
+// freshStandard is standard, asked for once in a while: which agents there are changes rarely,
+// and a binding names its agent.
+func (r *Router) freshStandard(ctx context.Context, s layer.HomeSettings) (string, error) {
+	r.standardMu.Lock()
+	defer r.standardMu.Unlock()
+	if r.standardOf == s.Version && time.Since(r.standardAt) < standardFor {
+		return r.standardIs, nil
 	}
-	for _, id := range layer.UsualAgents {
+	id, err := r.standard(ctx, s)
+	if err == nil {
+		r.standardIs, r.standardOf, r.standardAt = id, s.Version, time.Now()
+	}
+	return id, err
+}
+
+// standard is the default agent: an entry of agents.list, or main, admin, or the first; empty:
+// there is none.
+func (r *Router) standard(ctx context.Context, s layer.HomeSettings) (string, error) {
+	var ids []string
+	for _, id := range candidates(s) {
 		if !r.Agents.Missing(id) {
-			return id, nil
+			ids = append(ids, id)
 		}
+	}
+	if id := agentdir.DefaultAgent(s, ids); id != "" {
+		return id, nil
 	}
 	page, _, err := r.Agents.List(ctx, "", 1)
 	if err != nil || len(page) == 0 {
 		return "", err
 	}
 	return page[0].ID, nil
+}
+
+// candidates are the agents that are chosen before the first one of the home.
+func candidates(s layer.HomeSettings) []string {
+	var ids []string
+	for _, e := range s.Agents {
+		ids = append(ids, e.ID)
+	}
+	return append(ids, agentdir.MainAgent, "admin")
 }

@@ -27,8 +27,12 @@ func (f Files) SetBindings(_ context.Context, list []binding.Binding, version st
 
 // Written returns the file of the home.
 func (f Files) Written(context.Context) (settings.Written, error) {
-	w, err := f.home.Written()
-	return settings.Written{Name: w.Name, Text: w.Data, Version: w.Version, LoadedAt: w.LoadedAt, Problem: w.Problem, Restart: w.Restart}, err
+	st, err := f.home.HomeState()
+	if err != nil {
+		return settings.Written{}, err
+	}
+	w := settings.Written{Name: st.Name, Text: st.Text, Version: st.Settings.Version, LoadedAt: st.LoadedAt, Problem: st.Problem}
+	return w, nil
 }
 
 // Replace refuses: the settings are a file.
