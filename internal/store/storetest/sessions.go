@@ -217,6 +217,14 @@ var sessions = map[string]func(*testing.T, *fixture){
 			t.Errorf("session %+v", want)
 		}
 	},
+	"a patch before the first message leaves the epoch to it": func(t *testing.T, f *fixture) {
+		f.ensure(t)
+		f.patched(t, threadA, store.SessionPatch{Key: keyOf(threadA), Title: ptr("t")})
+		begun, _ := f.talk(t, threadA, "1", store.BeginSession{})
+		equal(t, "session", []any{begun.Session.Title, len(begun.Session.Epoch), begun.Session.EpochFrom, begun.Session.StartedAt.IsZero()}, []any{"t", 26, 0, false})
+		second, _ := f.talk(t, threadA, "2", store.BeginSession{})
+		equal(t, "epoch of the next", second.Session.Epoch, begun.Session.Epoch)
+	},
 	"sessions are listed, the last active first": func(t *testing.T, f *fixture) {
 		equal(t, "no sessions", f.listed(t, store.ListSessions{Archived: true}), nil)
 		for _, name := range []string{"x", "y", "z", "x", "w"} {
