@@ -27,12 +27,14 @@ type rows struct {
 	resolved   map[int64]string
 	outbox     map[string]store.OutboxMark
 	heads      map[string]int64
+	origins    map[int64]*store.Origin
 
 	turns      map[string]machine.Turn
 	steps      []machine.Step
 	deliveries map[int64]machine.Delivery
 	acked      int64
 	moved      string
+	session    *store.Session
 }
 
 // log is an inbox or a conversation thread.
@@ -49,7 +51,7 @@ type log struct {
 func newRows(agent string, now func() time.Time) *rows {
 	return &rows{
 		agent: agent, now: now, inbox: log{uuid: oracle.InboxUUID}, conv: log{uuid: oracle.ThreadUUID}, fates: map[int64]machine.Fate{}, resolved: map[int64]string{},
-		outbox: map[string]store.OutboxMark{}, heads: map[string]int64{}, turns: map[string]machine.Turn{}, deliveries: map[int64]machine.Delivery{},
+		outbox: map[string]store.OutboxMark{}, heads: map[string]int64{}, origins: map[int64]*store.Origin{}, turns: map[string]machine.Turn{}, deliveries: map[int64]machine.Delivery{},
 	}
 }
 
@@ -87,12 +89,15 @@ func (m *rows) Append(_ context.Context, r store.Ref, events []store.NewEvent, o
 		return store.Appended{}, store.ErrNotFound
 	}
 	if ids := l.pushes[o.Key]; o.Key != "" && ids != nil {
+		if len(ids) != len(events) {
+			return store.Appended{}, store.ErrKeyReused
+		}
 		for i, id := range ids {
-			if i >= len(events) || l.events[id-1].Content != events[i].Content {
+			if l.events[id-1].Content != events[i].Content {
 				return store.Appended{}, store.ErrKeyReused
 			}
 		}
-		out := l.appended(r, ids)
+		out := m.appended(r, ids)
 		out.Duplicate = true
 		return out, nil
 	}
@@ -100,21 +105,62 @@ func (m *rows) Append(_ context.Context, r store.Ref, events []store.NewEvent, o
 	for _, n := range events {
 		e := thread.Event{ID: l.head() + 1, CreatedAt: thread.Stamp(m.now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
 		l.events, ids = append(l.events, e), append(ids, e.ID)
+		if n.Origin != nil && r.IsInbox() {
+			m.origins[e.ID] = n.Origin
+		}
 	}
 	if o.Key != "" {
 		l.pushes[o.Key] = ids
 	}
-	return l.appended(r, ids), nil
+	return m.appended(r, ids), nil
 }
 
-func (l *log) appended(r store.Ref, ids []int64) store.Appended {
+func (m *rows) appended(r store.Ref, ids []int64) store.Appended {
+	l := m.of(r)
 	out := store.Appended{IDs: ids, At: thread.ParseStamp(l.events[ids[0]-1].CreatedAt)}
 	if r.IsInbox() {
 		for _, id := range ids {
-			out.Keys = append(out.Keys, l.events[id-1].Key(l.uuid))
+			out.Keys, out.Origins = append(out.Keys, l.events[id-1].Key(l.uuid)), append(out.Origins, m.origins[id])
 		}
 	}
 	return out
+}
+
+func (m *rows) Pushed(_ context.Context, r store.Ref, key string) (store.Appended, bool, error) {
+	ids, ok := m.of(r).pushes[key]
+	if !ok {
+		return store.Appended{}, false, nil
+	}
+	out := m.appended(r, ids)
+	out.Duplicate = true
+	return out, true, nil
+}
+
+func (m *rows) Origin(_ context.Context, _ string, id int64) (*store.Origin, error) {
+	return m.origins[id], nil
+}
+
+func (m *rows) Session(context.Context, store.Ref) (store.Session, error) {
+	switch {
+	case !m.conv.exists:
+		return store.Session{}, store.ErrNotFound
+	case m.session == nil:
+		return store.Session{}, store.ErrNoSession
+	}
+	return *m.session, nil
+}
+
+func (m *rows) PatchSession(_ context.Context, _ store.Ref, p store.SessionPatch) (store.Session, error) {
+	if !m.conv.exists {
+		return store.Session{}, store.ErrNotFound
+	}
+	s := store.Session{Key: p.Key}
+	if m.session != nil {
+		s = *m.session
+	}
+	s = p.Apply(s)
+	m.session = &s
+	return s, nil
 }
 
 func (m *rows) Read(_ context.Context, r store.Ref, _ store.Query) (store.Page, error) {
@@ -216,10 +262,11 @@ func (m *rows) OpenBatch(ctx context.Context, _ string, f store.Fence, o store.O
 		}
 		in.Open = append(in.Open, e)
 	}
+	in.Origins = m.origins
 	b, ask := machine.Open(&in, o, nil)
 	if ask != "" {
 		for _, e := range m.inbox.events[in.Acked:] {
-			if _, ok := m.fates[e.ID]; ok {
+			if _, ok := m.fates[e.ID]; ok || m.origins[e.ID] != nil {
 				continue
 			}
 			begun, err := o.Claimed(ctx, e, e.Key(in.UUID), in.ModeAt(e.ID))
@@ -293,6 +340,12 @@ func (m *rows) load(n machine.Needs, t *machine.Thread) {
 	for _, key := range n.Keys {
 		if id := m.conv.keys[key]; id != 0 {
 			t.Use(key, id)
+		}
+	}
+	if n.Session {
+		t.Session = m.session
+		if e := m.conv.events; len(e) > 0 {
+			t.LastAt = thread.ParseStamp(e[len(e)-1].CreatedAt)
 		}
 	}
 	m.loadDeliveries(n, t)
@@ -376,6 +429,9 @@ func (m *rows) save(t *machine.Thread) {
 			m.deliveries[d.EventID] = d
 		}
 	}
+	if t.SessionSet {
+		m.session = t.Session
+	}
 	if t.AckMoved && t.Acked > m.acked {
 		m.acked, m.moved = t.Acked, thread.Stamp(t.Now)
 		for i := range m.conv.subs {
@@ -418,7 +474,7 @@ func (m *rows) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Begi
 	}
 	out.Inbound = m.conv.events[m.conv.keys[machine.InboundKey(b.Key)]-1]
 	for _, e := range m.conv.events[:out.Inbound.ID] {
-		if e.Type == thread.TypeMessage {
+		if e.Type == thread.TypeMessage && (out.Session == nil || e.ID > out.Session.EpochFrom) {
 			out.Tail = append(out.Tail, e)
 		}
 	}
@@ -456,6 +512,8 @@ func (m *rows) listed(id int64) store.Turn {
 	out := store.Turn{Agent: m.agent, InboxID: id, Key: e.Key(m.inbox.uuid), State: store.TurnQueued, Source: e.Source, QueuedAt: thread.ParseStamp(e.CreatedAt)}
 	if f, ok := m.fates[id]; ok {
 		machine.SettleAccount(&out, f, m.resolved[id])
+	} else if o := m.origins[id]; o != nil && e.Type == thread.TypeMessage {
+		out.Thread = o.Thread
 	}
 	return out
 }
@@ -467,7 +525,8 @@ func (m *rows) Turn(_ context.Context, _ string, q store.TurnQuery) (store.Turn,
 	}
 	out := m.listed(q.InboxID)
 	in := machine.Inbox{Routes: m.routes}
-	if mode := in.ModeAt(e.ID); out.Fate == store.FateNone && mode != "" && e.Type == thread.TypeMessage {
+	out.Origin = m.origins[e.ID]
+	if mode := in.ModeAt(e.ID); out.Origin == nil && out.Fate == store.FateNone && mode != "" && e.Type == thread.TypeMessage {
 		if id, err := q.Route(e, mode); err == nil {
 			out.Thread = id
 		}

@@ -83,7 +83,7 @@ var origins = map[string]func(*testing.T, *fixture){
 			equal(t, fmt.Sprint("origin of event ", id), f.origin(t, id), want)
 		}
 	},
-	// S4-34: the first decision stands, whatever the bindings are when a message comes again.
+	// The first decision stands, whatever the bindings are when a message comes again.
 	"a repeated push keeps the origin of the first": func(t *testing.T, f *fixture) {
 		first, second := originOf("threads/x"), originOf("threads/y")
 		f.pushed(t, "k", from("1", first))
@@ -126,7 +126,7 @@ var origins = map[string]func(*testing.T, *fixture){
 		ok(t, err)
 		equal(t, "push in a conversation", []any{found, got.IDs, got.Keys, got.Origins}, []any{true, []int64{1}, nil, nil})
 	},
-	// S4-18: the route is fixed with the push, and what has no origin follows the mode.
+	// The route is fixed with the push, and what has no origin follows the mode.
 	"an event goes where its origin says in each mode": func(t *testing.T, f *fixture) {
 		f.pushed(t, "", msg("1"), from("origin", originOf("threads/o")), msg("3"))
 		equal(t, "first mode", f.routed(t, "m1"), []string{"threads/m1", "threads/o", "threads/m1"})

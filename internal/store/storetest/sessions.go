@@ -135,7 +135,7 @@ var sessions = map[string]func(*testing.T, *fixture){
 		f.settled(t, store.Settlement{InboxID: 1, Key: b.Key, Thread: threadA.Thread, Fate: store.FateSilent})
 		equal(t, "list", f.listed(t, store.ListSessions{Archived: true}), nil)
 	},
-	// S4-35: an epoch begins before the message, once, and the model sees what is behind it.
+	// An epoch begins before the message, once, and the model sees what is behind it.
 	"an epoch begins before the message": func(t *testing.T, f *fixture) {
 		for _, c := range epochs {
 			r := conversation(c.name)

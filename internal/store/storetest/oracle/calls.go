@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
@@ -31,6 +32,62 @@ func push(key string, texts ...string) Call {
 		return s.Append(ctx, s.inbox(), list, store.AppendOptions{Key: key})
 	}}
 }
+
+// pushTo is push with an origin, which names the thread.
+func pushTo(to, key string, texts ...string) Call {
+	return Call{fmt.Sprint("push to ", to, " ", texts), func(ctx context.Context, s *Side) (any, error) {
+		var list []store.NewEvent
+		for _, text := range texts {
+			e := store.NewEvent{Source: "external:tui:t:dm:c:alice", Type: thread.TypeMessage, Content: text}
+			if strings.HasPrefix(text, thread.TypeRecord) {
+				e.Type = thread.TypeRecord
+			}
+			e.Origin = &store.Origin{Thread: to, Key: "agent:" + to, Account: "work", ProviderID: text, Rev: 3, Command: "{}", SentAt: time.UnixMilli(1767225600123), Cause: "c"}
+			list = append(list, e)
+		}
+		return s.Append(ctx, s.inbox(), list, store.AppendOptions{Key: key})
+	}}
+}
+
+// pushed asks what a push did.
+func pushed(key string) Call {
+	return Call{"pushed " + key, func(ctx context.Context, s *Side) (any, error) {
+		out, found, err := s.Pushed(ctx, s.inbox(), key)
+		if !found {
+			return nil, err
+		}
+		return out, err
+	}}
+}
+
+// The sessions of claims: in inSession no epoch ends; in the others it ends with each event that
+// was there before.
+var (
+	inSession = &store.BeginSession{Key: "agent:a:C:x", Before: time.UnixMilli(1), Idle: 100 * 365 * 24 * time.Hour}
+	daily     = &store.BeginSession{Key: "agent:a:C:x", Before: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)}
+	idle      = &store.BeginSession{Key: "agent:a:C:x", Idle: time.Nanosecond}
+)
+
+// session claims the subject in a session.
+func session(name string, b *store.BeginSession) Call {
+	return begin("in a session, "+name, usual, store.Begin{Alone: true, Tail: 10, Subscribe: true, Session: b})
+}
+
+func patch(name string, p store.SessionPatch) Call {
+	return Call{"patch " + name, func(ctx context.Context, s *Side) (any, error) {
+		p := p
+		p.Key = "agent:a:C:patched"
+		return s.PatchSession(ctx, s.thread(), p)
+	}}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+var (
+	patchTitle   = patch("title and model", store.SessionPatch{Title: ptr("t"), Model: ptr("m"), Thinking: ptr("high")})
+	patchPending = patch("pending", store.SessionPatch{Pending: ptr(store.EpochNew), By: "owner"})
+	patchArchive = patch("archived", store.SessionPatch{Archived: ptr(true), Pending: ptr(store.EpochArchive), By: "owner"})
+)
 
 // said is what another program writes for the agent.
 func said() Call {

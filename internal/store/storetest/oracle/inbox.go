@@ -87,6 +87,10 @@ func (m *Model) OpenBatch(ctx context.Context, _ string, f store.Fence, o store.
 			out.Settled++
 			continue
 		}
+		if origin := m.origins[e.ID]; origin != nil { // the route is fixed with the push
+			out.Events = append(out.Events, store.Pending{Event: e, Key: m.key(e.ID), Thread: origin.Thread, Origin: origin})
+			continue
+		}
 		id, problem := o.Route(e, m.mode(e.ID))
 		if problem != nil {
 			m.settled(e.ID, fate{fate: store.FateDead, key: m.key(e.ID), err: problem.Error()})
@@ -107,7 +111,7 @@ func (m *Model) changeMode(ctx context.Context, o store.OpenBatch) error {
 	}
 	from := m.acked + 1
 	for id := from; id <= m.inbox.head() && len(m.routes) > 0; id++ {
-		if m.fates[id] != nil {
+		if m.fates[id] != nil || m.origins[id] != nil {
 			continue
 		}
 		claimed, err := o.Claimed(ctx, m.inbox.events[id-1], m.key(id), m.mode(id))

@@ -83,6 +83,9 @@ func turnInputs() []Call {
 		settle("with a member", usual, store.Settlement{Fate: store.FateReplied, OutboxHead: 3}, 1),
 		reset,
 		open("x"), open("y", 1),
+		session("the same epoch", inSession), session("daily", daily), session("idle", idle),
+		on(1, session("the same epoch", inSession)), on(1, session("daily", daily)),
+		patchTitle, patchPending, patchArchive,
 	}
 }
 
@@ -122,6 +125,7 @@ func deliveryInputs() []Call {
 func inboxInputs() []Call {
 	return []Call{
 		push("k", "1", "2", "3"), push("k", "1", "2", "4"), push("", "4"),
+		pushTo("threads/z", "k", "1", "2", "3"), pushTo("threads/z", "", "4"), pushed("none"),
 		open("x"), open("y"), open("y", 2), open("y", 1, 3), open("y", -1),
 		batch("open one", usual, store.OpenBatch{Mode: "x", Limit: 1}),
 		batch("open after the first", usual, store.OpenBatch{Mode: "x", Limit: 1, After: 1}),

@@ -25,9 +25,11 @@ type Engine interface {
 	Append(ctx context.Context, r store.Ref, events []store.NewEvent, o store.AppendOptions) (store.Appended, error)
 	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
 	Info(ctx context.Context, r store.Ref) (store.Info, error)
+	Pushed(ctx context.Context, r store.Ref, key string) (store.Appended, bool, error)
 
 	State(ctx context.Context, agent string) (store.InboxState, error)
 	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
+	Origin(ctx context.Context, agent string, id int64) (*store.Origin, error)
 	OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (store.Batch, error)
 	Settle(ctx context.Context, agent string, f store.Fence, s store.Settlement) (acked int64, err error)
 	MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error
@@ -41,6 +43,9 @@ type Engine interface {
 	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
 	ListTurns(ctx context.Context, agent string, q store.ListTurns) ([]store.Turn, error)
 	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
+
+	Session(ctx context.Context, r store.Ref) (store.Session, error)
+	PatchSession(ctx context.Context, r store.Ref, p store.SessionPatch) (store.Session, error)
 
 	NextDelivery(ctx context.Context, r store.Ref, f store.Fence, n store.NextDelivery) (store.DueDelivery, error)
 	FinishDelivery(ctx context.Context, r store.Ref, f store.Fence, fin store.FinishDelivery) (store.Delivery, error)
@@ -62,23 +67,25 @@ type Model struct {
 	inbox, conv database
 
 	// Of the inbox.
-	acked  int64
-	routes []route
-	fates  map[int64]*fate
-	outbox map[string]*outbox
+	acked   int64
+	routes  []route
+	fates   map[int64]*fate
+	outbox  map[string]*outbox
+	origins map[int64]*store.Origin
 
 	// Of the conversation thread.
 	turns      map[string]*turn
 	deliveries map[int64]*delivery
 	progress   int64  // of the outbound consumer
 	moved      string // when it moved
+	session    *store.Session
 }
 
 // New is a model of an agent that has nothing yet. The clock rises with each reading.
 func New(agent string, now func() time.Time) *Model {
 	return &Model{
 		agent: agent, now: now, inbox: database{uuid: InboxUUID}, conv: database{uuid: ThreadUUID},
-		fates: map[int64]*fate{}, outbox: map[string]*outbox{}, turns: map[string]*turn{}, deliveries: map[int64]*delivery{},
+		origins: map[int64]*store.Origin{}, fates: map[int64]*fate{}, outbox: map[string]*outbox{}, turns: map[string]*turn{}, deliveries: map[int64]*delivery{},
 	}
 }
 
@@ -164,7 +171,11 @@ func (m *Model) Append(_ context.Context, r store.Ref, events []store.NewEvent, 
 	now, ids := m.now(), []int64(nil)
 	for _, e := range events {
 		id, _ := d.put(now, "", e)
-		ids = append(ids, id)
+		if ids = append(ids, id); e.Origin != nil && r.IsInbox() {
+			o := *e.Origin
+			o.SentAt = store.FromMillis(store.Millis(o.SentAt))
+			m.origins[id] = &o
+		}
 	}
 	if o.Key != "" {
 		d.keys[o.Key] = ids
@@ -176,10 +187,24 @@ func (m *Model) appended(r store.Ref, ids []int64, duplicate bool) store.Appende
 	out := store.Appended{IDs: ids, At: thread.ParseStamp(m.of(r).events[ids[0]-1].CreatedAt), Duplicate: duplicate}
 	if r.IsInbox() {
 		for _, id := range ids {
-			out.Keys = append(out.Keys, m.key(id))
+			out.Keys, out.Origins = append(out.Keys, m.key(id)), append(out.Origins, m.origins[id])
 		}
 	}
 	return out
+}
+
+// Pushed answers what a repeat of the push under a key would.
+func (m *Model) Pushed(_ context.Context, r store.Ref, key string) (store.Appended, bool, error) {
+	ids, ok := m.of(r).keys[key]
+	if !ok {
+		return store.Appended{}, false, nil
+	}
+	return m.appended(r, ids, true), true, nil
+}
+
+// Origin answers what was decided about an event when it was pushed.
+func (m *Model) Origin(_ context.Context, _ string, id int64) (*store.Origin, error) {
+	return m.origins[id], nil
 }
 
 // Read answers every event; it pages and filters nothing.

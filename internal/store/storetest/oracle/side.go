@@ -19,11 +19,12 @@ type Side struct {
 	Agent   string
 	Subject int64 // inbox id of the event that the calls are about
 	events  map[int64]store.Pending
+	epochs  map[string]int // by id, in the order in which they were answered
 }
 
 // NewSide is agent of e.
 func NewSide(e Engine, agent string) *Side {
-	return &Side{Engine: e, Agent: agent, Subject: 1, events: map[int64]store.Pending{}}
+	return &Side{Engine: e, Agent: agent, Subject: 1, events: map[int64]store.Pending{}, epochs: map[string]int{}}
 }
 
 // A Call is one call of the contract, made to any side.
@@ -69,7 +70,7 @@ func (s *Side) event(ctx context.Context, id int64) (store.Pending, error) {
 // errs are the errors of the contract, by which answers are compared.
 var errs = []error{
 	store.ErrNotFound, store.ErrLeaseLost, store.ErrNoTurn, store.ErrNoDelivery, store.ErrNotDead, store.ErrKeyReused, store.ErrKeyMismatch,
-	store.ErrNoConsumer, store.ErrStopped,
+	store.ErrNoConsumer, store.ErrStopped, store.ErrNoSession,
 }
 
 // Answer makes a call and puts its answer in words, without what two engines cannot have in
@@ -132,6 +133,8 @@ func (s *Side) Questions(ctx context.Context) []Call {
 		}},
 		{"info of inbox", func(ctx context.Context, s *Side) (any, error) { return s.Info(ctx, s.inbox()) }},
 		{"info of thread", func(ctx context.Context, s *Side) (any, error) { return s.Info(ctx, s.thread()) }},
+		{"session", func(ctx context.Context, s *Side) (any, error) { return s.Session(ctx, s.thread()) }},
+		{"push k", pushed("k").Make},
 		{"inbox", func(ctx context.Context, s *Side) (any, error) { return s.Read(ctx, s.inbox(), all) }},
 		{"thread", func(ctx context.Context, s *Side) (any, error) { return s.Read(ctx, s.thread(), all) }},
 	}
@@ -141,7 +144,7 @@ func (s *Side) Questions(ctx context.Context) []Call {
 		}
 		list = append(list, Call{fmt.Sprint("turn ", id), func(ctx context.Context, s *Side) (any, error) {
 			return s.Turn(ctx, s.Agent, store.TurnQuery{InboxID: id, Route: routeOf})
-		}})
+		}}, Call{fmt.Sprint("origin ", id), func(ctx context.Context, s *Side) (any, error) { return s.Origin(ctx, s.Agent, id) }})
 	}
 }
 
@@ -156,6 +159,7 @@ func routeOf(e thread.Event, mode string) (string, error) {
 var (
 	uuid   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+:[0-9a-f]{16})?`)
 	hash   = regexp.MustCompile(`[0-9a-f]{64}`)
+	epoch  = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b`)
 	moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:[0-9.:+-]+Z?`)
 )
 
@@ -177,6 +181,12 @@ func (s *Side) common(name string, v any) any {
 	text = uuid.ReplaceAllStringFunc(text, func(found string) string { // of a key the id stays
 		id, _, _ := strings.Cut(strings.TrimPrefix(found[36:], ":"), ":")
 		return "U" + id
+	})
+	text = epoch.ReplaceAllStringFunc(text, func(id string) string {
+		if s.epochs[id] == 0 {
+			s.epochs[id] = len(s.epochs) + 1
+		}
+		return fmt.Sprint("EPOCH", s.epochs[id])
 	})
 	return moment.ReplaceAllString(hash.ReplaceAllString(text, "H"), "T")
 }

@@ -93,6 +93,9 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 	}
 	t.state, t.leader = store.TurnClaimed, "" // a member that is claimed leaves its leader: not in RELIABILITY
 	t.crashes++
+	if b.Session != nil && m.conv.keys[t.key+":in"] == nil {
+		m.openSession(now, t, *b.Session)
+	}
 	m.record(now, t, b.Event, b.Opening)
 	if b.Subscribe {
 		m.subscribe(b.Handler)
@@ -104,9 +107,14 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 		t.steps = nil
 	}
 	out := store.Begun{
-		Outcome: store.BeginGo, Inbound: m.conv.events[t.inbound-1], Steps: slices.Clone(t.steps), Tail: m.tail(t, b.Tail),
+		Outcome: store.BeginGo, Inbound: m.conv.events[t.inbound-1], Steps: slices.Clone(t.steps),
 		CrashAttempts: t.crashes, ErrorAttempts: t.fails, Error: t.err,
 	}
+	if b.Session != nil && m.session != nil { // without one in the claim, the conversation has none
+		s := *m.session
+		out.Session = &s
+	}
+	out.Tail = m.tail(t, b.Tail, out.Session)
 	if !t.outage.IsZero() {
 		out.Waited = now.Sub(t.outage)
 	}
@@ -133,11 +141,12 @@ func (m *Model) subscribe(handler string) {
 	m.conv.subs = append(m.conv.subs, store.Subscription{Consumer: thread.Outbound, Handler: handler, Filter: &filter, Acked: m.progress, UpdatedAt: m.moved})
 }
 
-// tail is the newest message events up to the inbound one, which is the last of them.
-func (m *Model) tail(t *turn, n int) []thread.Event {
+// tail is the newest message events of the epoch up to the inbound one, which is the last of
+// them, unless it is of an earlier epoch.
+func (m *Model) tail(t *turn, n int, s *store.Session) []thread.Event {
 	var out []thread.Event
 	for _, e := range m.conv.events[:t.inbound] {
-		if e.Type == thread.TypeMessage {
+		if e.Type == thread.TypeMessage && (s == nil || e.ID > s.EpochFrom) {
 			out = append(out, e)
 		}
 	}
@@ -436,7 +445,8 @@ func (m *Model) Turn(_ context.Context, _ string, q store.TurnQuery) (store.Turn
 	}
 	out := m.listed(q.InboxID)
 	e := m.inbox.events[q.InboxID-1]
-	if out.Fate == store.FateNone && e.Type == thread.TypeMessage && m.mode(e.ID) != "" {
+	out.Origin = m.origins[e.ID]
+	if out.Fate == store.FateNone && e.Type == thread.TypeMessage && out.Origin == nil && m.mode(e.ID) != "" {
 		if id, err := q.Route(e, m.mode(e.ID)); err == nil {
 			out.Thread = id
 		}
@@ -472,6 +482,8 @@ func (m *Model) listed(id int64) store.Turn {
 	if f := m.fates[id]; f != nil {
 		out.State, out.Fate, out.Settled, out.Thread, out.Error, out.Resolved = store.TurnDone, f.fate, true, f.thread, f.err, f.resolved
 		out.FinishedAt = f.at
+	} else if o := m.origins[id]; o != nil && e.Type == thread.TypeMessage {
+		out.Thread = o.Thread
 	}
 	return out
 }
