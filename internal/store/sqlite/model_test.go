@@ -31,6 +31,10 @@ type model struct {
 	thread  map[string]string
 	settled map[int64]bool
 	sent    map[string]int // by delivery key
+
+	origins  map[int64]string // threads of events that were pushed with one
+	epochs   map[string]string
+	messages map[string]int64 // settled, by thread
 }
 
 var ctx = context.Background()
@@ -63,14 +67,24 @@ func check(t *rapid.T, err error) {
 func (m *model) Push(t *rapid.T) {
 	n := rapid.IntRange(1, 3).Draw(t, "n")
 	var list []store.NewEvent
-	for range n {
+	for i := range n {
 		typ := rapid.SampledFrom([]string{"message", "message", "message", "record"}).Draw(t, "type")
 		list = append(list, store.NewEvent{Source: rapid.SampledFrom([]string{"x", "y", "bad"}).Draw(t, "source"), Type: typ, Content: fmt.Sprint(m.pushed)})
+		if rapid.Bool().Draw(t, "origin") {
+			to := rapid.SampledFrom([]string{"threads/o", "threads/mx"}).Draw(t, "to")
+			list[i].Origin, m.origins[m.pushed+1+int64(i)] = &store.Origin{Thread: to, Key: "key of " + to}, to
+		}
 	}
 	key := fmt.Sprint("push", m.pushed)
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
 		out, err := m.e.Append(ctx, store.Inbox("a"), list, store.AppendOptions{Key: key})
 		check(t, err)
+		for i, id := range out.IDs {
+			if to := m.origins[id]; (to != "") != (out.Origins[i] != nil) || to != "" && out.Origins[i].Thread != to {
+				t.Fatalf("origin of event %d: %+v, want %q", id, out.Origins[i], to)
+			}
+			list[i].Origin = nil // the first one stands
+		}
 		if out.IDs[0] != m.pushed+1 || len(out.IDs) != n {
 			t.Fatalf("ids %v after %d", out.IDs, m.pushed)
 		}
@@ -97,6 +111,9 @@ func (m *model) Open(t *rapid.T) {
 	open := map[int64]bool{}
 	for _, p := range b.Events {
 		open[p.Event.ID] = true
+		if to := m.origins[p.Event.ID]; (to != "") != (p.Origin != nil) || to != "" && p.Thread != to {
+			t.Fatalf("event %d goes to %s, want %q", p.Event.ID, p.Thread, to)
+		}
 		if was, ok := m.thread[p.Key]; ok && was != p.Thread {
 			t.Fatalf("event %d was routed to %s, now to %s", p.Event.ID, was, p.Thread)
 		}
@@ -126,8 +143,14 @@ func (m *model) Begin(t *rapid.T) {
 	p := m.pick(t)
 	_, err := m.e.Ensure(ctx, m.ref(p.Thread), "")
 	check(t, err)
-	b, err := m.e.Begin(ctx, m.ref(p.Thread), m.fence("agent/a"), store.Begin{Event: p.Event, Key: p.Key, Alone: true, Tail: 1, Subscribe: true})
+	b, err := m.e.Begin(ctx, m.ref(p.Thread), m.fence("agent/a"), store.Begin{Event: p.Event, Key: p.Key, Alone: true, Tail: 1, Subscribe: true, Session: &store.BeginSession{Key: "key of " + p.Thread}})
 	check(t, err)
+	if s := b.Session; b.Outcome == store.BeginGo {
+		if was := m.epochs[p.Thread]; s == nil || len(s.Epoch) != 26 || was != "" && s.Epoch != was {
+			t.Fatalf("session %+v, its epoch was %q", s, was)
+		}
+		m.epochs[p.Thread] = s.Epoch
+	}
 	m.thread[p.Key] = p.Thread
 	switch b.Outcome {
 	case store.BeginGo:
@@ -168,8 +191,13 @@ func (m *model) Settle(t *rapid.T) {
 	if fate == "" {
 		t.Skip("no fate")
 	}
-	acked, err := m.e.Settle(ctx, "a", m.fence("agent/a"), store.Settlement{InboxID: p.Event.ID, Key: p.Key, Thread: p.Thread, Fate: fate})
+	acked, err := m.e.Settle(ctx, "a", m.fence("agent/a"), store.Settlement{
+		InboxID: p.Event.ID, Key: p.Key, Thread: p.Thread, Fate: fate, Session: &store.Session{Key: "key of " + p.Thread, Epoch: m.epochs[p.Thread]},
+	})
 	check(t, err)
+	if !m.settled[p.Event.ID] {
+		m.messages[p.Thread]++
+	}
 	m.settled[p.Event.ID] = true
 	m.ack(t, acked)
 }
@@ -179,6 +207,17 @@ func (m *model) Check(t *rapid.T) {
 	s, err := m.e.State(ctx, "a")
 	check(t, err)
 	m.ack(t, s.Acked)
+	list, err := m.e.ListSessions(ctx, "a", store.ListSessions{Limit: 100})
+	check(t, err)
+	got := map[string]int64{}
+	for _, e := range list {
+		if got[e.Thread] = e.Messages; e.Key != "key of "+e.Thread || e.Epoch != m.epochs[e.Thread] {
+			t.Fatalf("listed %+v, want epoch %s", e, m.epochs[e.Thread])
+		}
+	}
+	if !maps.Equal(got, m.messages) {
+		t.Fatalf("the list counts %v, want %v", got, m.messages)
+	}
 }
 
 // ack checks I7.
@@ -233,6 +272,7 @@ func TestModel(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{fates: map[string]store.Fate{}, thread: map[string]string{}, settled: map[int64]bool{}, sent: map[string]int{}}
+		m.origins, m.epochs, m.messages = map[int64]string{}, map[string]string{}, map[string]int64{}
 		m.fresh = func() string { n++; return filepath.Join(dirs, fmt.Sprint(n)) }
 		m.root = m.fresh()
 		check(rt, os.MkdirAll(filepath.Join(m.root, "a", "inbox"), 0o700))
