@@ -38,7 +38,7 @@ const (
 	EpochArchive = "archive"
 )
 
-// Session is what a conversation keeps beside its events: its key, which part of it the model
+// Session is what a conversation keeps next to its events: its key, which part of it the model
 // sees, and what people set for it.
 type Session struct {
 	Key   string
@@ -120,7 +120,7 @@ type ListSessions struct {
 	Archived     bool      // archived ones too
 }
 
-// Sessions keeps what belongs to conversations beside their events.
+// Sessions keeps what belongs to conversations next to their events.
 type Sessions interface {
 	// Session answers that of a conversation; ErrNoSession, ErrNotFound.
 	Session(ctx context.Context, r Ref) (Session, error)

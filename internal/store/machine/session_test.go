@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// GATEWAY 5.8: an epoch is decided before the event, for one reason, and a repeat decides nothing.
+// An epoch is decided before the event, for one reason, and a repeat decides nothing.
 func TestEpochs(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	known := func(s store.Session) *store.Session { s.Key, s.Epoch = "agent:a:main", "E1"; return &s }
