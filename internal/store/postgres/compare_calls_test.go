@@ -25,7 +25,7 @@ func flip(t *rapid.T, name string) bool { return rapid.Bool().Draw(t, name) }
 func (m *pair) Push(t *rapid.T) {
 	var list []store.NewEvent
 	for i := range pick(t, "n", 1, 1, 2, 3) {
-		list = append(list, store.NewEvent{Source: pick(t, "source", "x", "y", "bad"), Type: pick(t, "type", "message", "message", "message", "record"), Content: fmt.Sprint(m.pushed, i, pick(t, "word", words...))})
+		list = append(list, store.NewEvent{Source: pick(t, "source", "x", "y", "bad"), Type: pick(t, "type", "message", "message", "message", "record"), Content: fmt.Sprint(m.pushed, i, pick(t, "word", words...)), Origin: pick(t, "origin", nil, nil, &somewhere, &store.Origin{Thread: threads[1]})})
 	}
 	o := store.AppendOptions{Key: pick(t, "key", "", "k1", "k2", fmt.Sprint("push", m.pushed)), MaxPerPeer: pick(t, "most", int64(0), 40)}
 	m.both(t, "append", func(s *side) (any, error) {
@@ -35,6 +35,15 @@ func (m *pair) Push(t *rapid.T) {
 		}
 		return out, err
 	})
+	m.both(t, "pushed", func(s *side) (any, error) {
+		out, found, err := s.Pushed(ctx, store.Inbox(s.agent), o.Key)
+		return []any{out, found}, err
+	})
+}
+
+// somewhere is an origin with all that it may have.
+var somewhere = store.Origin{
+	Thread: threads[0], Key: "agent:a:Main", Account: words[2], ProviderID: "p1", Rev: 3, Command: words[3], SentAt: time.UnixMilli(1764200000123), Cause: "schedule",
 }
 
 func (m *pair) Open(t *rapid.T) {
@@ -61,7 +70,15 @@ func (m *pair) Open(t *rapid.T) {
 				t.Fatal(err)
 			}
 			s.open[id], s.keys[id] = ev, key
-			if ev.Type == thread.TypeMessage && ev.Source != "bad" {
+			o, err := s.Origin(ctx, s.agent, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case ev.Type != thread.TypeMessage:
+			case o != nil:
+				m.threads[id] = o.Thread
+			case ev.Source != "bad":
 				m.threads[id] = "threads/m" + ev.Source
 			}
 		}
@@ -109,6 +126,7 @@ func (m *pair) Begin(t *rapid.T) {
 	b := store.Begin{
 		Alone: pick(t, "alone", true, true, false), Tail: pick(t, "tail", 0, 1, 3, 50), Subscribe: flip(t, "subscribe"), Handler: pick(t, "handler", "h", "h", "g"),
 		Tuple: pick(t, "tuple", "", "t1"), Opening: pick(t, "opening", "", `{"decision":"route"}`), ReplyContext: "{}", Layers: []string{"memory/b", "memory/a"},
+		Session: pick(t, "session", nil, &store.BeginSession{Key: "agent:a:" + th}, &store.BeginSession{Key: "other", Idle: time.Nanosecond}, &store.BeginSession{Before: time.Now().Add(time.Hour)}),
 	}
 	followers := m.followers(t, id)
 	m.both(t, "ensure", func(s *side) (any, error) { return s.Ensure(ctx, s.ref(th), "") })
@@ -118,6 +136,21 @@ func (m *pair) Begin(t *rapid.T) {
 		return s.Begin(ctx, s.ref(th), s.runner(), b)
 	})
 	m.began = append(m.began, id)
+}
+
+// Patch changes a session, or makes one.
+func (m *pair) Patch(t *rapid.T) {
+	th, set := pick(t, "thread", thread.Inbox, threads[0], threads[1]), pick(t, "set", words...)
+	p := store.SessionPatch{Key: "agent:a:" + th}
+	switch pick(t, "what", 0, 1, 2, 3) {
+	case 1:
+		p.Pending, p.By = pick(t, "pending", new(string), new(store.EpochReset)), "owner"
+	case 2:
+		p.Archived, p.Title = new(flip(t, "archived")), &set
+	case 3:
+		p.Model, p.Thinking, p.Verbose, p.Reasoning, p.QueueMode, p.UsageFooter, p.Elevated = &set, new("t"), new("v"), new("r"), new("q"), new("u"), new("e")
+	}
+	m.both(t, "patch session", func(s *side) (any, error) { return s.PatchSession(ctx, s.ref(th), p) })
 }
 
 func (m *pair) steps(t *rapid.T) (list []store.Step, toolcalls map[string]string) {

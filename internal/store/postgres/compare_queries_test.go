@@ -146,6 +146,7 @@ func (m *pair) Check(t *rapid.T) {
 			})
 			return out, err
 		})
+		m.both(t, "session of "+th, func(s *side) (any, error) { return s.Session(ctx, s.ref(th)) })
 		m.both(t, "tuple of "+th, func(s *side) (any, error) { return s.Tuple(ctx, s.ref(th)) })
 	}
 	for id := int64(1); id <= m.pushed; id++ {
