@@ -1,5 +1,6 @@
 // Package home stores what registries that share a database keep outside of threads: the
-// approvals that people are asked for, and what agents and their peers have used today.
+// approvals that people are asked for, what agents and their peers have used today, the states
+// of the bindings, and the files that a single machine has in its home.
 //
 // Every change is a compare-and-set in the database, so that two registries cannot both
 // take the same approval, or both spend the last message of a quota.
@@ -21,7 +22,7 @@ import (
 // DB keeps them. It is safe for concurrent use.
 type DB struct{ pool *pgxpool.Pool }
 
-var _ store.Approvals = (*DB)(nil)
+var _ store.Counts = (*DB)(nil)
 
 // New makes it over a database, which stays the caller's.
 func New(p *pgxpool.Pool) *DB { return &DB{p} }
