@@ -62,7 +62,7 @@ func await(t *testing.T, c *pgx.Conn, kind string) {
 	}
 }
 
-// GATEWAY 5.4: a change of the bindings waits for a push that was resolved before it, and has seen
+// S4-10: a change of the bindings waits for a push that was resolved before it, and has seen
 // that it may commit.
 func TestPushBeforeChange(t *testing.T) {
 	one, two, outside := registries(t)
@@ -107,7 +107,7 @@ func TestPushBeforeChange(t *testing.T) {
 	}
 }
 
-// GATEWAY 5.4: a push that comes while a change of the bindings commits is refused, although its
+// S4-10: a push that comes while a change of the bindings commits is refused, although its
 // transaction began before it was visible.
 func TestPushDuringChange(t *testing.T) {
 	one, two, outside := registries(t)
@@ -142,7 +142,7 @@ func TestPushDuringChange(t *testing.T) {
 	}
 }
 
-// GATEWAY 5.4: while several push and the bindings change all the time, no message is committed
+// S4-10: while several push and the bindings change all the time, no message is committed
 // by a state of them after the next is visible.
 func TestPushesAndChanges(t *testing.T) {
 	one, two, _ := registries(t)

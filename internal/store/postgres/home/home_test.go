@@ -216,7 +216,7 @@ func TestEraseLines(t *testing.T) {
 	}
 }
 
-// GATEWAY 5.4: the states of the bindings, as another registry finds them.
+// S4-10: the states of the bindings, as another registry finds them.
 func TestRevisions(t *testing.T) {
 	d, s := opened(t)
 	storetest.Revisions(t, func(*testing.T) store.Revisions {

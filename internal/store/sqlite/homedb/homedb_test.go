@@ -110,7 +110,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// GATEWAY 5.4: the states of the bindings, also after a restart.
+// S4-10: the states of the bindings, also after a restart.
 func TestRevisions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	var last *homedb.DB
