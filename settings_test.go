@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,11 +36,11 @@ func TestDocsSettings(t *testing.T) {
 // settingsGroups are the sections of the page: what their settings are about. A key without a
 // dot belongs to the section that names it.
 var settingsGroups = []struct{ title, keys, about string }{
-	{"Agent", "agent_id kind", ""},
-	{"Model", "pai context_window max_output_tokens", "Providers and their keys are not settings of an agent: they are in `providers.yaml` and the environment of agentd."},
-	{"Inbox and conversations", "inbox routing queue", ""},
+	{"Agent", "agent_id kind flavor user_timezone", ""},
+	{"Model", "model pai context_window max_output_tokens", "Providers and their keys are not settings of an agent: they are in `providers.yaml` and the environment of agentd."},
+	{"Inbox and conversations", "inbox session routing queue", ""},
 	{"Turns", "run retry reply on_error", ""},
-	{"Prompt and memory", "context compaction memory", "A conversation, a peer and an agent each have a memory: a digest of earlier messages, in a file below `memory/` of the agent."},
+	{"Prompt and memory", "context compaction memory memory_search", "A conversation, a peer and an agent each have a memory: a digest of earlier messages, in a file below `memory/` of the agent."},
 	{"Tools and the sandbox", "sandbox approvals", "See [security.md](security.md) for what each mode enforces."},
 	{"Working directory", "workdir", "For runners on several machines: see [scaling.md](scaling.md)."},
 	{"Delivery", "deliver outbound channels", ""},
@@ -63,6 +64,7 @@ func settingsText(t *testing.T) string {
 		for key := range strings.FieldsSeq(g.keys) {
 			of = append(of, config.Explain(key)...)
 		}
+		of = slices.DeleteFunc(of, func(s config.Setting) bool { return !s.Agent }) // the accounts below channels
 		settingsTable(&b, of, written)
 		example := agentExample(t, of)
 		in := layer.Layers{AgentID: "alice", Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: alice\n" + example)}}
@@ -73,6 +75,7 @@ func settingsText(t *testing.T) string {
 			fmt.Fprintf(&b, "\n```yaml\n%s```\n", example)
 		}
 	}
+	settingsFlavors(&b)
 	fmt.Fprintf(&b, "\n## %s\n\n%s\n", homeSection, settingsHome)
 	var of []config.Setting
 	for _, s := range config.Settings() {
@@ -98,12 +101,27 @@ const settingsHead = `# Settings
 Written by ` + "`make settings-doc`" + ` from the table in internal/agentdir/config; do not edit it by hand.
 ` + "`agentctl config explain KEY`" + ` shows the same on a command line.
 
-The settings of an agent are in its ` + "`config.yaml`" + `, as ` + "`agentctl config set`" + ` writes it, and what is below
-` + "`defaults:`" + ` in ` + "`theclaw.yaml`" + ` holds for all agents of the home. The value of config.yaml takes precedence
-over that of theclaw.yaml, and this over the default. ` + "`agentctl config effective ID`" + ` shows every value and
-where it comes from. A key that is not in these tables is refused, and so is a value beyond its limits; a
-file with a mistake changes nothing and leaves the last good settings in force
+The settings of an agent are in its ` + "`config.yaml`" + `, as ` + "`agentctl config set`" + ` writes it, and in the file of
+the home, ` + "`theclaw.yaml`" + `. A later layer takes precedence over the ones before it:
+
+| layer | where |
+|---|---|
+| 1. default | the tables below |
+| 2. flavor | the table of [flavors](#flavors), by the key ` + "`flavor`" + ` |
+| 3. all agents | the top of theclaw.yaml and ` + "`agents.defaults`" + ` in it; a key in both is refused |
+| 4. one agent | its entry in ` + "`agents.list`" + ` of theclaw.yaml |
+| 5. one agent | its config.yaml |
+| 6. environment, then flags | of the program that reads the settings |
+
+Groups of keys are merged key by key, a list replaces the other. ` + "`agentctl config effective ID`" + ` shows every
+value and where it comes from. A key that is not in these tables is refused, and so is a value beyond its
+limits; a file with a mistake changes nothing and leaves the last good settings in force
 ([operations.md](operations.md#a-settings-file-that-cannot-be-used)).
+
+A key may be written as ` + "`max_age`" + ` or ` + "`maxAge`" + `, and ` + "`flavor`" + ` as ` + "`flavour`" + `; both spellings in one group are refused.
+The file of the home may be ` + "`theclaw.json5`" + ` instead of theclaw.yaml, with the same keys; a home with both is
+refused. A mistake in the syntax of JSON5 is reported with line and column, any other with its key. Of a key
+that is twice in one object of JSON5 the last one counts; YAML refuses it.
 
 Both files are read again when they change; nothing needs to be restarted unless the table says so. The
 last column says when a change is in force:
@@ -122,20 +140,65 @@ theclaw.yaml is a file of each home.
 A duration is written as ` + "`90s`" + `, ` + "`10m`" + ` or ` + "`24h`" + `, a number with digits only, a boolean as ` + "`true`" + ` or ` + "`false`" + `.
 `
 
-const settingsHome = "The file is optional. Besides the defaults of all agents it holds what belongs to the home. A key of an agent\n" +
-	"is below `defaults:`, except `agent_id`, `kind` and `inbox.path`, which are of one agent only.\n"
+const settingsHome = "The file is optional. Besides the keys of all agents, at its top or below `agents.defaults`, it holds what\n" +
+	"belongs to the home. `agent_id`, `kind` and `inbox.path` are of one agent only.\n"
 
-const homeExample = `defaults:
-  pai:
-    model: gpt-5
-  quota:
-    messages_per_day: 1000
+const homeExample = `agents:
+  defaults:
+    model: openai/gpt-5
+    quota:
+      messages_per_day: 1000
+  list:
+    - id: main
+      default: true
+      identity: {name: Max, theme: calm}
+    - id: work
+      session: {dm_scope: per-channel-peer}
+bindings:
+  - {agent_id: work, match: {channel: discord, guild_id: "81"}}
+owners: ["telegram:1207"]
+channels:
+  tg: {type: telegram, dm: pairing, groups: {allow: ["-100200"]}}
 inbox_paths:
   - /srv/inboxes
 storage:
   engine: postgres
   dsns: ["env:THECLAW_DSN"]
 `
+
+// settingsFlavors writes the table of the defaults in which the flavors differ.
+func settingsFlavors(b *strings.Builder) {
+	b.WriteString("\n## Flavors\n\nA flavor is a set of defaults and changes nothing else. The flavors differ in these keys; all others have the\ndefaults of the tables above.\n\n| key |")
+	names := config.Flavors()
+	var keys []string
+	for _, name := range names {
+		b.WriteString(" " + name + " |")
+		for _, d := range config.FlavorDefaults(name) {
+			if !slices.Contains(keys, d.Key) {
+				keys = append(keys, d.Key)
+			}
+		}
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(names)) + "\n")
+	for _, key := range keys {
+		b.WriteString("| `" + key + "` |")
+		for _, name := range names {
+			c := config.Default()
+			value := config.Lookup(key).Show(&c)
+			for _, d := range config.FlavorDefaults(name) {
+				if d.Key == key {
+					value = d.Value
+				}
+			}
+			if value == "" {
+				b.WriteString(" by `routing.default` |")
+				continue
+			}
+			b.WriteString(" `" + value + "` |")
+		}
+		b.WriteString("\n")
+	}
+}
 
 // settingsTable writes one row for each setting.
 func settingsTable(b *strings.Builder, of []config.Setting, written map[string]bool) {
@@ -164,9 +227,8 @@ func settingsTable(b *strings.Builder, of []config.Setting, written map[string]b
 func agentExample(t *testing.T, of []config.Setting) string {
 	t.Helper()
 	var b strings.Builder
-	group := ""
+	var open []string // the groups that the last line is in
 	for _, s := range of {
-		head, leaf, nested := strings.Cut(strings.ReplaceAll(s.Key, config.ChannelName, "hook"), ".")
 		f := config.Lookup(s.Key)
 		if s.Example == "" || f == nil && s.Key != "outbound" && s.Key != "channels."+config.ChannelName || s.Key == "agent_id" {
 			continue
@@ -179,16 +241,16 @@ func agentExample(t *testing.T, of []config.Setting) string {
 			}
 			value = f.Render(&c)
 		}
-		switch {
-		case !nested:
-			fmt.Fprintf(&b, "%s: %s\n", s.Key, value)
-		case head != group:
-			fmt.Fprintf(&b, "%s:\n", head)
-			fallthrough
-		default:
-			fmt.Fprintf(&b, "  %s: %s\n", leaf, value)
+		path := strings.Split(strings.ReplaceAll(s.Key, config.ChannelName, "hook"), ".")
+		last, same := len(path)-1, 0
+		for same < min(last, len(open)) && open[same] == path[same] {
+			same++
 		}
-		group = head
+		for ; same < last; same++ {
+			fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", same), path[same])
+		}
+		fmt.Fprintf(&b, "%s%s: %s\n", strings.Repeat("  ", last), path[last], value)
+		open = path[:last]
 	}
 	return b.String()
 }

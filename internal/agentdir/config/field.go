@@ -88,7 +88,7 @@ var fields = []Field{
 	},
 	{
 		Key: "session.dm_scope", Ref: func(c *Config) any { return &c.Session.DMScope },
-		Rule: oneOf("main", "per-peer", "per-channel-peer", "per-account-channel-peer"), Effect: EffectMessage, Example: "per-peer",
+		Rule: oneOf("main", "per-peer", "per-channel-peer", "per-account-channel-peer"), Effect: EffectMessage, Example: "main",
 		Meaning: "Which direct messages share a conversation: all of the agent, those of a peer on every channel, those of a peer on one type of channel, or those of a peer at one account. It means the same as routing.default; of the two the one in the later layer decides, and different values in one layer are refused.",
 	},
 	{
@@ -113,7 +113,7 @@ var fields = []Field{
 	},
 	{
 		Key: "routing.default", Ref: func(c *Config) any { return &c.Routing.Default },
-		Rule: oneOf("per-peer", "per-channel", "per-agent"), Effect: EffectMessage, Example: "per-channel",
+		Rule: oneOf("per-peer", "per-channel", "per-agent"), Effect: EffectMessage, Example: "per-agent",
 		Meaning: "Which messages share a conversation: those of a peer, those of a channel, or all of the agent. session.dm_scope in the same or a later layer takes precedence.",
 	},
 	{

@@ -118,7 +118,7 @@ func changes(effect config.Effect) string {
 func files(s config.Setting) []string {
 	switch {
 	case s.Agent && s.Home:
-		return []string{"config.yaml", "theclaw.yaml (below defaults)"}
+		return []string{"config.yaml", "theclaw.yaml"}
 	case s.Agent:
 		return []string{"config.yaml"}
 	default:
@@ -132,21 +132,40 @@ func example(s config.Setting) string {
 	case s.Example == "" || strings.Contains(s.Key, "[]"):
 		return ""
 	case !s.Agent:
-		group, _, nested := strings.Cut(s.Key, ".")
-		if !nested {
-			return s.Key + ": " + s.Example
-		}
-		var together []string // one is not valid without the other
-		for _, in := range config.Explain(group) {
-			together = append(together, strings.TrimPrefix(in.Key, group+".")+": "+in.Example)
-		}
-		return group + ": {" + strings.Join(together, ", ") + "}"
+		return homeExample(s)
+	}
+	if strings.HasPrefix(s.Key, "model") || s.Key == "memory_search" { // config set does not change it
+		return ""
 	}
 	value := s.Example
 	if strings.ContainsAny(value, " *[]{}\"$") {
 		value = "'" + value + "'"
 	}
 	return "agentctl config set alice " + strings.ReplaceAll(s.Key, config.ChannelName, "hook") + " " + value
+}
+
+// homeExample is the line of theclaw.yaml that gives a key of the home its example.
+func homeExample(s config.Setting) string {
+	group, _, nested := strings.Cut(s.Key, ".")
+	if group == "storage" {
+		var together []string // one is not valid without the other
+		for _, in := range config.Explain(group) {
+			together = append(together, strings.TrimPrefix(in.Key, group+".")+": "+in.Example)
+		}
+		return group + ": {" + strings.Join(together, ", ") + "}"
+	}
+	if !nested {
+		return s.Key + ": " + s.Example
+	}
+	path := strings.Split(strings.ReplaceAll(s.Key, config.AccountName, "tg"), ".")
+	line := path[len(path)-1] + ": " + s.Example
+	if group == "channels" && len(path) == 3 && path[2] != "type" {
+		line = "type: telegram, " + line // it is required
+	}
+	for i := len(path) - 2; i >= 0; i-- {
+		line = path[i] + ": {" + line + "}"
+	}
+	return line
 }
 
 // brief is the first sentence of a text.
@@ -201,11 +220,12 @@ func completeSetting(e *command.Env) cobra.CompletionFunc {
 			return e.CompleteID(c, args, typed)
 		case 1:
 			list := slices.DeleteFunc(config.Settings(), func(s config.Setting) bool {
-				return !s.Agent || s.Effect == config.EffectNever && c.Name() == "set" || strings.ContainsAny(s.Key, "[N") // of a list, or of a channel without a name
+				return !s.Agent || c.Name() == "set" && (s.Effect == config.EffectNever || strings.HasPrefix(s.Key, "model") || s.Key == "memory_search") || strings.ContainsAny(s.Key, "[N") // of a list, or of a channel without a name
 			})
 			return completeKey(typed, list), cobra.ShellCompDirectiveNoFileComp
 		case 2:
-			if list := config.Explain(args[1]); len(list) == 1 && c.Name() == "set" {
+			list := slices.DeleteFunc(config.Explain(args[1]), func(s config.Setting) bool { return !s.Agent })
+			if len(list) == 1 && c.Name() == "set" {
 				return slices.DeleteFunc(slices.Clone(list[0].Values), func(v string) bool { return !strings.HasPrefix(v, typed) }), cobra.ShellCompDirectiveNoFileComp
 			}
 		}

@@ -79,8 +79,8 @@ func TestExamplesOfHome(t *testing.T) {
 			t.Errorf("%s: %v", s.Key, err)
 		}
 	}
-	if n != 4 {
-		t.Errorf("%d keys of theclaw.yaml, want 4", n)
+	if n < 20 {
+		t.Errorf("only %d keys of theclaw.yaml", n)
 	}
 }
 
