@@ -58,6 +58,7 @@ type Service struct {
 	channels   *channels.Service
 	sessions   *sessions.Service
 	settings   *settings.Service
+	listed     *listed
 }
 
 // backend runs and ends with the service: standalone.Registry or cluster.Registry.
@@ -201,6 +202,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
 	s.settings = settings.New(p.agents, p.revisions)
+	s.listed = &listed{home: p.agents, agents: s.agents, states: p.engine, log: d.Logger}
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was
@@ -251,6 +253,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { s.leases.Run(ctx) })
 	g.Go(func() { s.backend.Run(ctx) })
+	g.Go(func() { s.listed.run(ctx) })
 	g.Wait()
 	return nil
 }
