@@ -30,10 +30,10 @@ const (
 // ErrChanged is the cause of an error when a file does not have the expected version.
 var ErrChanged = errors.New("file changed")
 
-var memoryRule = regexp.MustCompile(`^memory/[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]{0,240}\.md$`)
+var memoryRule = regexp.MustCompile(`^memory/(?:past/)?[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]{0,240}\.md$`)
 
 // ValidFile checks the name of a file that can be read and written by name:
-// IDENTITY.md, USAGE.md, config.yaml and memory/<name>.md.
+// IDENTITY.md, USAGE.md, config.yaml, memory/<name>.md and memory/past/<name>.md.
 func ValidFile(name string) error {
 	switch name {
 	case "IDENTITY.md", "USAGE.md", configFile:
@@ -155,15 +155,33 @@ func (d Dir) write(name string, data []byte, expect string) (string, error) {
 			return "", err
 		}
 	}
-	if path.Dir(name) != "." {
-		if err := root.Mkdir(path.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", Fault(err)
-		}
+	if err := makeDir(root, path.Dir(name)); err != nil {
+		return "", Fault(err)
 	}
 	if err := safefile.Replace(root, name, data); err != nil {
 		return "", Fault(fmt.Errorf("write %s: %w", name, err))
 	}
 	return Version(data), nil
+}
+
+// makeDir makes a directory below root, and its entry survives a power loss.
+func makeDir(root *os.Root, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	err := root.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeDir(root, path.Dir(dir)); err == nil {
+			err = root.Mkdir(dir, 0o700)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return safefile.SyncDir(root, path.Dir(dir))
 }
 
 // Accept refuses content that must not be stored: too large, no text, or settings that
@@ -211,7 +229,7 @@ func (d Dir) Clean(age time.Duration) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	for _, dir := range []string{".", "memory"} {
+	for _, dir := range []string{".", "memory", "memory/past"} {
 		if err := safefile.Clean(root, dir, age); err != nil {
 			return Fault(err)
 		}

@@ -22,7 +22,7 @@ import (
 func TestFiles(t *testing.T) {
 	h := openHome(t)
 	d := create(t, h, "a1")
-	for _, name := range []string{"IDENTITY.md", "USAGE.md", "memory/agent.md", "memory/user-tg-bob%2Fx.md", "memory/thread-threads%2Fpeers%2Fcli-cli.md"} {
+	for _, name := range []string{"IDENTITY.md", "USAGE.md", "memory/agent.md", "memory/user-tg-bob%2Fx.md", "memory/thread-threads%2Fpeers%2Fcli-cli.md", "memory/past/thread-threads%2Fmain.7.md"} {
 		version, err := d.WriteFile(name, []byte("héllo\n"), "")
 		if err != nil || version != Version([]byte("héllo\n")) {
 			t.Fatalf("%s: %s, %v", name, version, err)
@@ -45,7 +45,7 @@ func TestFileNamesAreRefused(t *testing.T) {
 	d := create(t, h, "a1")
 	for _, name := range []string{
 		"", ".", "../b/IDENTITY.md", "/etc/passwd", "identity.md", "run.lock", "inbox/events.db", "memory", "memory/", "memory/x",
-		"memory/../config.yaml.md", "memory/../../x.md", "memory/.hidden.md", "memory/a/b.md", "memory/a\x00.md", "memory/ä.md",
+		"memory/../config.yaml.md", "memory/../../x.md", "memory/.hidden.md", "memory/a/b.md", "memory/past/", "memory/past/.md", "memory/past/a/b.md", "memory/past/../x.md", "past/a.md", "memory/a\x00.md", "memory/ä.md",
 		"memory/" + strings.Repeat("x", 300) + ".md", "workdir/x.md", "config.yaml.md", "theclaw.yaml",
 	} {
 		_, _, err := d.ReadFile(name)
@@ -168,6 +168,9 @@ func TestFilesOfTheWrongSort(t *testing.T) {
 func TestInterruptedWrite(t *testing.T) {
 	h := openHome(t)
 	d := create(t, h, "a1")
+	if _, err := d.WriteFile("memory/past/thread-x.7.md", []byte("past"), NoFile); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := d.WriteFile("memory/agent.md", []byte("old"), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +187,7 @@ func TestInterruptedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-time.Hour)
-	for _, name := range []string{".IDENTITY.md123", "memory/.agent.md456", ".config.yaml9", "memory/mine.md", ".keep"} {
+	for _, name := range []string{".IDENTITY.md123", "memory/.agent.md456", "memory/past/.thread-x.7.md8", ".config.yaml9", "memory/mine.md", ".keep"} {
 		write(t, filepath.Join(d.Path, name), "x")
 		if err := os.Chtimes(filepath.Join(d.Path, name), old, old); err != nil {
 			t.Fatal(err)
@@ -194,7 +197,7 @@ func TestInterruptedWrite(t *testing.T) {
 	if err := d.Clean(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{".IDENTITY.md123": false, "memory/.agent.md456": false, ".config.yaml9": false, "memory/mine.md": true, ".keep": true, ".USAGE.md7": true} {
+	for name, want := range map[string]bool{".IDENTITY.md123": false, "memory/.agent.md456": false, "memory/past/.thread-x.7.md8": false, "memory/past/thread-x.7.md": true, ".config.yaml9": false, "memory/mine.md": true, ".keep": true, ".USAGE.md7": true} {
 		if _, err := os.Lstat(filepath.Join(d.Path, name)); (err == nil) != want {
 			t.Errorf("%s: there = %v", name, err == nil)
 		}

@@ -102,7 +102,7 @@ func TestHostileTar(t *testing.T) {
 	for _, e := range []*tar.Header{
 		file("agents/a1/../../x"), file("agents/a1/memory/../../../x"), file("/etc/x"), file("agents/../a1/USAGE.md"), file("agents/A1/USAGE.md"),
 		file("agents/a1/run.lock"), file("agents/a1/inbox/run/x"), file("agents/a1/threads/events.db"), file("agents/a1/workdir/../x"),
-		file("agents/a1/memory/a/b.md"), file("run/token"), file("agents/a1/memory"), file("agents/a1"),
+		file("agents/a1/memory/a/b.md"), file("agents/a1/memory/past/a/b.md"), file("agents/a1/sessions/past/b.jsonl"), file("run/token"), file("agents/a1/memory"), file("agents/a1"),
 		{Name: "agents/a1/workdir/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
 		{Name: "agents/a1/workdir/link", Typeflag: tar.TypeLink, Linkname: "agents/a1/inbox/events.db"},
 		{Name: "agents/a1/workdir/pipe", Typeflag: tar.TypeFifo},
@@ -126,7 +126,7 @@ func TestRoundTrip(t *testing.T) {
 	dir := from.AgentDir("a1")
 	for name, mode := range map[string]os.FileMode{
 		"memory/agent.md": 0o600, "sessions/s.jsonl": 0o600, "workdir/sub/tool.sh": 0o700, "workdir/.hidden": 0o644, "logs/agent.log": 0o600,
-		"memory/.agent.md123": 0o600,
+		"memory/.agent.md123": 0o600, "memory/past/thread-x.7.md": 0o600,
 	} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(name), mode)); err != nil {
@@ -142,7 +142,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	for name, want := range map[string]os.FileMode{
-		"memory/agent.md": 0o600, "sessions/s.jsonl": 0o600, "workdir/sub/tool.sh": 0o700, "workdir/.hidden": 0o600, "IDENTITY.md": 0o600,
+		"memory/agent.md": 0o600, "sessions/s.jsonl": 0o600, "workdir/sub/tool.sh": 0o700, "workdir/.hidden": 0o600, "IDENTITY.md": 0o600, "memory/past/thread-x.7.md": 0o600,
 		"inbox/events.db": 0o600, "inbox/events.jsonl": 0o600, "inbox/run": 0o700 | os.ModeDir, "threads/main": 0o700 | os.ModeDir,
 	} {
 		if info, err := os.Stat(filepath.Join(to.AgentDir("a1"), name)); err != nil || info.Mode() != want {

@@ -128,6 +128,7 @@ func Split(name string) (id, rest string, err error) {
 	case IsDatabase(rest): // checked to be of a thread
 	case !deep && (rest == "IDENTITY.md" || rest == "USAGE.md" || rest == "config.yaml"):
 	case (top == "memory" || top == "sessions") && below != "" && !strings.Contains(below, "/"):
+	case top == "memory" && path.Dir(below) == "past":
 	case top == "workdir" && below != "":
 	default:
 		return "", "", bad

@@ -15,13 +15,15 @@ import (
 // the order of their names: settings, identity, usage, and memory. It ignores other files.
 func eachText(dir string, found func(name string, data []byte) error) error {
 	names := []string{"IDENTITY.md", "USAGE.md", "config.yaml"}
-	entries, err := os.ReadDir(filepath.Join(dir, "memory"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list memory: %w", err)
-	}
-	for _, e := range entries {
-		if name := "memory/" + e.Name(); e.Type().IsRegular() && agentdir.ValidFile(name) == nil {
-			names = append(names, name)
+	for _, below := range []string{"memory/", "memory/past/"} {
+		entries, err := os.ReadDir(filepath.Join(dir, filepath.FromSlash(below)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("list memory: %w", err)
+		}
+		for _, e := range entries {
+			if name := below + e.Name(); e.Type().IsRegular() && agentdir.ValidFile(name) == nil {
+				names = append(names, name)
+			}
 		}
 	}
 	slices.Sort(names)
@@ -46,7 +48,11 @@ func writeText(dir, name string, data []byte) error {
 	if err := agentdir.ValidFile(name); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, filepath.FromSlash(name)), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make directory of file: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("write file: %w", err)
 	}

@@ -78,6 +78,7 @@ func (w *world) live(t *testing.T, id string) {
 	_, err := w.home.Create(id, agentdir.Spec{Prepare: func(dir string) error {
 		_, err := db.Create(filepath.Join(dir, "inbox"))
 		return errors.Join(err, os.WriteFile(filepath.Join(dir, "memory", "agent.md"), []byte("it rained\n"), 0o600),
+			os.Mkdir(filepath.Join(dir, "memory", "past"), 0o700), os.WriteFile(filepath.Join(dir, "memory", "past", "thread-x.3.md"), []byte("it snowed\n"), 0o600),
 			os.Mkdir(filepath.Join(dir, "workdir", "d"), 0o750), os.WriteFile(filepath.Join(dir, "workdir", "d", "tool.sh"), []byte("#!/bin/sh\n"), 0o700))
 	}})
 	ok(t, err)

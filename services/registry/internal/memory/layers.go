@@ -24,6 +24,8 @@ type Place struct {
 	Agent  *state.Agent
 	Thread store.Ref
 	Tuple  route.Tuple
+	// EpochFrom is the event that begins the epoch of the thread; 0: it is the whole thread.
+	EpochFrom int64
 }
 
 // Layer is the mark's database and the file of a layer.
@@ -90,6 +92,9 @@ func (s *Files) Layers(ctx context.Context, p Place) (out []*registryv1.MemorySt
 		}
 		if state.Content, state.Version, err = s.file(ctx, p.Agent.ID, name); err != nil {
 			return nil, nil, err
+		}
+		if l == registryv1.MemoryLayer_MEMORY_LAYER_THREAD && Earlier(state.GetDigestedId(), p.EpochFrom) {
+			state.Content = "" // it is about to be moved
 		}
 		out = append(out, state)
 	}

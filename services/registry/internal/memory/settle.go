@@ -15,6 +15,28 @@
 // The other order would leave a file that holds more than the mark says, and the
 // same messages would be digested, and paid for, again.
 //
+// The layer of a thread is about one epoch of its conversation, which begins behind a
+// record/session event (EpochFrom of store.Session). The mark says which: its digest is of
+// the epoch only when it reaches further than that event ([Earlier]). One of an earlier epoch
+// is left out of prompts and answers, and moved out of the file:
+//
+//	BeginTurn: record/session event and message (one transaction)
+//	                      |  killed here: the mark shows that the digest is of an earlier epoch
+//	                      v
+//	                  text of the file written to memory/past/<stem>.<last event digested>.md
+//	                      |  killed here: the next claim finds the same text there, and goes on
+//	                      v
+//	                  file emptied, if it is still the one that was copied
+//	                      |  killed here: nothing is left to do
+//	                      v
+//	RecordCompaction: the first digest of the epoch, made from nothing, moves the mark
+//
+// The mark stays as it is until then, so that no order of steps shows an earlier digest. What
+// a person writes into the file of a thread before the first digest of an epoch is moved
+// likewise. A digest of an earlier epoch that is committed after the next has begun, because
+// it followed the last turn of that epoch, goes to memory/past/ at once. The layers of peers
+// and of the agent are about all epochs.
+//
 // It promises that a committed digest reaches its file, whatever dies in between; that a
 // person who changes the file meanwhile loses nothing; and that the file of a layer follows
 // from the thread and the speaking peer alone, so that no caller can name another peer's.
@@ -110,7 +132,7 @@ func (s *Files) SettleMark(ctx context.Context, a *state.Agent, fence store.Fenc
 		return nil
 	}
 	if m.Text != "" {
-		if err := writeDigest(ctx, s.Agents, a.ID, m); err != nil {
+		if err := s.writeDigest(ctx, r, m); err != nil {
 			return s.Fault(a.ID, r.Thread, err)
 		}
 	}
@@ -138,22 +160,29 @@ func (s *Files) Count(ctx context.Context, fence store.Fence, r store.Ref, m sto
 
 // writeDigest replaces the file. A person who changed it since the digest was
 // made keeps the change: the digest goes below it, and the next one merges both.
-func writeDigest(ctx context.Context, files Agents, agent string, m store.MemoryMark) error {
+// The mark is read again behind the file: once another call has finished it, the file may
+// have been changed or moved since, and must not get the text a second time.
+func (s *Files) writeDigest(ctx context.Context, r store.Ref, m store.MemoryMark) error {
 	for {
-		data, have, err := files.Read(ctx, agent, m.Layer)
+		data, have, err := s.Agents.Read(ctx, r.Agent, m.Layer)
 		if errors.Is(err, fs.ErrNotExist) {
 			data, have, err = nil, agentdir.NoFile, nil
 		}
+		if err != nil {
+			return err
+		}
+		now, err := s.Store.Memory(ctx, r, m.Layer)
+		if err != nil {
+			return err
+		}
 		text := m.Text
 		switch {
-		case err != nil:
-			return err
-		case have == agentdir.Version([]byte(text)):
+		case now[0].N != m.N || now[0].Text == "", have == agentdir.Version([]byte(text)):
 			return nil
-		case have != m.Base && len(data)+len(text)+1 < agentdir.MaxFileSize:
+		case have != m.Base && len(data) > 0 && len(data)+len(text)+1 < agentdir.MaxFileSize:
 			text = strings.TrimRight(string(data), "\n") + "\n\n" + text
 		}
-		if _, err = files.Write(ctx, agent, m.Layer, []byte(text), have); !errors.Is(err, agentdir.ErrChanged) {
+		if _, err = s.Agents.Write(ctx, r.Agent, m.Layer, []byte(text), have); !errors.Is(err, agentdir.ErrChanged) {
 			return err
 		}
 	}

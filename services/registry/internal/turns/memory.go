@@ -3,10 +3,12 @@ package turns
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
@@ -46,7 +48,15 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 	if req.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_PEER {
 		c.Mark.Seen = now[1].N
 	}
+	if p.EpochFrom, err = s.epochSince(ctx, p.Thread, now[1].Digested); err != nil {
+		return nil, err
+	}
 	if repeated := now[0].N == c.Mark.N; !repeated {
+		if req.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_THREAD && p.EpochFrom > 0 {
+			if err := s.leaveEpoch(ctx, p, fence, &c.Mark); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.Memory.Unchanged(ctx, a, c.Mark); err != nil {
 			return nil, err
 		}
@@ -93,6 +103,48 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 	return out, err
 }
 
+// leaveEpoch takes what is of an earlier epoch out of the way of a digest of a thread: the text of the
+// file, or the digest itself when it is late.
+func (s *Service) leaveEpoch(ctx context.Context, p memory.Place, fence store.Fence, m *store.MemoryMark) error {
+	if !memory.Earlier(m.Digested, p.EpochFrom) {
+		return s.Memory.MoveEarlier(ctx, p.Agent, fence, p.Thread, p.EpochFrom)
+	}
+	if m.Text == "" {
+		return nil
+	}
+	err := s.Memory.WritePast(ctx, p.Agent.ID, *m, m.Text)
+	m.Text = ""
+	return err
+}
+
+// epochSince is the event that begins the epoch of a thread, if that is behind an event; else 0.
+// It is read from the events: those behind the last digest are few.
+func (s *Service) epochSince(ctx context.Context, r store.Ref, after int64) (int64, error) {
+	if r.Thread == "" {
+		return 0, nil
+	}
+	only, err := filter.Parse("type = '" + thread.TypeRecord + "' AND subtype = '" + thread.SubtypeSession + "' AND source = '" + thread.SourceSelf + "'")
+	if err != nil {
+		return 0, err
+	}
+	page, err := s.Store.Read(ctx, r, store.Query{After: after, Limit: 1, Tail: true, Filter: only})
+	if errors.Is(err, store.ErrNotFound) { // nothing was said in it
+		return 0, nil
+	}
+	if err != nil || len(page.Events) == 0 {
+		return 0, s.Fault(r.Agent, r.Thread, err)
+	}
+	return page.Events[0].ID, nil
+}
+
+// epochFrom is the event that begins the epoch of a claim.
+func epochFrom(b store.Begun) int64 {
+	if b.Session == nil {
+		return 0
+	}
+	return b.Session.EpochFrom
+}
+
 // speaker is the peer whose layer is meant: the one who speaks in the turn that the digest
 // was made in or followed, else
 // the one the thread was made for.
@@ -135,9 +187,25 @@ func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryReques
 	if p.Tuple, err = s.madeFor(ctx, p.Thread); err != nil {
 		return nil, err
 	}
-	if fence, ok := wire.Fence(ctx); ok && fence.Resource == lease.AgentResource(a.ID) {
+	fence, ok := wire.Fence(ctx)
+	works := ok && fence.Resource == lease.AgentResource(a.ID)
+	if works {
 		if err := s.settleLayers(ctx, p, fence); err != nil {
 			return nil, err
+		}
+	}
+	if p.Thread.Thread != "" {
+		marks, err := s.Store.Memory(ctx, p.Thread, memory.ThreadLayer(p.Thread.Thread))
+		if err != nil {
+			return nil, s.Fault(a.ID, p.Thread.Thread, err)
+		}
+		if p.EpochFrom, err = s.epochSince(ctx, p.Thread, marks[0].Digested); err != nil {
+			return nil, err
+		}
+		if works {
+			if err := s.Memory.MoveEarlier(ctx, a, fence, p.Thread, p.EpochFrom); err != nil {
+				return nil, err
+			}
 		}
 	}
 	out := &registryv1.GetMemoryResponse{Agents: s.Memory.OtherAgents(ctx, set)}

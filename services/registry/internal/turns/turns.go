@@ -129,6 +129,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			b.Files = nil // they may be others now
 		}
 		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
+		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.Files); err != nil {
+			return nil, err
+		}
 		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
 		if se := b.Session; se != nil {
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
