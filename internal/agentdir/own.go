@@ -23,6 +23,26 @@ func (d Dir) OwnFile(name string) ([]byte, error) {
 	return b, nil
 }
 
+// OwnFiles lists the regular files of a directory below the agent's; one that is not there has
+// none.
+func (d Dir) OwnFiles(dir string) (names []string, err error) {
+	root, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, Fault(fmt.Errorf("list %s: %w", dir, err))
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
 // RemoveFile removes such a file; one that is not there is no error.
 func (d Dir) RemoveFile(name string) error {
 	root, err := d.open()

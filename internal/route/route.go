@@ -24,6 +24,7 @@ package route
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -134,6 +135,33 @@ func MemoryUserFile(t Tuple) string { return "user-" + t.pair() + ".md" }
 
 // MemoryThreadFile is the name in memory/ for the thread.
 func MemoryThreadFile(threadID string) string { return "thread-" + stem(threadID) + ".md" }
+
+// MemoryPastFile is the name in memory/past/ for a digest of the thread, of an epoch that has
+// ended: digested is the last event in it. With a mark it is one more for the same event.
+func MemoryPastFile(threadID string, digested int64, mark string) string {
+	if mark != "" {
+		mark = "." + mark
+	}
+	return pastStem(threadID) + strconv.FormatInt(digested, 10) + mark + ".md"
+}
+
+// IsMemoryPastFile reports whether a name is one that [MemoryPastFile] makes for the thread, with
+// a mark of letters and digits. A longer id of another thread never looks like one: it is
+// followed by one part more.
+func IsMemoryPastFile(threadID, name string) bool {
+	rest, ok := strings.CutPrefix(name, pastStem(threadID))
+	rest, md := strings.CutSuffix(rest, ".md")
+	digested, mark, marked := strings.Cut(rest, ".")
+	if _, err := strconv.ParseUint(digested, 10, 63); err != nil || !ok || !md {
+		return false
+	}
+	return !marked || len(mark) == MemoryPastMark && !strings.Contains(mark, ".")
+}
+
+// MemoryPastMark is the length of a mark.
+const MemoryPastMark = 12
+
+func pastStem(threadID string) string { return strings.TrimSuffix(MemoryThreadFile(threadID), "md") }
 
 // stem makes a file name of a thread id: '/' becomes %2F. Only ids of ours may
 // hold a %2F of their own, so a foreign id that could meet one of them, every id

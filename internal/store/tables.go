@@ -43,6 +43,8 @@ type AgentRows interface {
 
 	// Read answers a file and its version; ErrNoFile.
 	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
+	// Names answers the names of the files below a prefix, in order.
+	Names(ctx context.Context, id, prefix string) ([]string, error)
 	// Version answers the version of a file; "" when it is not there.
 	Version(ctx context.Context, id, name string) (string, error)
 	// Write replaces a file that has the version expect, "" any, agentdir.NoFile none.

@@ -36,6 +36,16 @@ func (d *DB) ReadAll(ctx context.Context, id string, names []string) (map[string
 	return d.contents(ctx, filesOf, id, names)
 }
 
+// Names answers the names of the files below a prefix, in order.
+func (d *DB) Names(ctx context.Context, id, prefix string) ([]string, error) {
+	rows, err := d.pool.Query(ctx, "SELECT name FROM agent_file WHERE agent_id = $1 AND starts_with(name, $2) ORDER BY name", id, prefix)
+	if err != nil {
+		return nil, wrap("list files", id, err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return names, wrap("list files", id, err)
+}
+
 // Firsts answers one file of the first agents that have it, by agent.
 func (d *DB) Firsts(ctx context.Context, name string, limit int) (map[string][]byte, error) {
 	return d.contents(ctx, "SELECT a.agent_id, f.content FROM (SELECT agent_id FROM agent ORDER BY agent_id LIMIT $2) a JOIN agent_file f ON f.agent_id = a.agent_id AND f.name = $1", name, limit)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/state"
@@ -179,6 +181,15 @@ func (r *Registry) OwnFile(ctx context.Context, id, name string) ([]byte, error)
 		return nil, fs.ErrNotExist
 	}
 	return b, err
+}
+
+// PastFiles lists the digests of threads of epochs that have ended.
+func (r *Registry) PastFiles(ctx context.Context, id string, threads []string) ([]string, error) {
+	const past = "memory/past/"
+	names, err := r.db.Names(ctx, id, past)
+	return slices.DeleteFunc(names, func(n string) bool {
+		return !slices.ContainsFunc(threads, func(t string) bool { return route.IsMemoryPastFile(t, strings.TrimPrefix(n, past)) })
+	}), r.Fault(id, thread.Inbox, err)
 }
 
 // ErasePeer erases the data of a peer outside of the threads of an agent: files by their

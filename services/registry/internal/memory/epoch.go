@@ -3,12 +3,10 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/state"
@@ -54,7 +52,7 @@ func (s *Files) MoveEarlier(ctx context.Context, a *state.Agent, fence store.Fen
 			}
 			continue
 		}
-		if err := s.WritePast(ctx, a.ID, m, text); err != nil {
+		if err := s.WritePast(ctx, r, m.Digested, text); err != nil {
 			return err
 		}
 		if _, err = s.Agents.Write(ctx, a.ID, name, []byte{}, have); !errors.Is(err, agentdir.ErrChanged) {
@@ -67,17 +65,17 @@ func (s *Files) MoveEarlier(ctx context.Context, a *state.Agent, fence store.Fen
 // WritePast writes a text of an earlier epoch to memory/past/, under the last event that its
 // digest holds. A repeat changes nothing, and another text for the same event, which a
 // person wrote, gets a name of its own.
-func (s *Files) WritePast(ctx context.Context, agent string, m store.MemoryMark, text string) error {
+func (s *Files) WritePast(ctx context.Context, r store.Ref, digested int64, text string) error {
 	version := agentdir.Version([]byte(text))
-	stem := fmt.Sprintf("memory/past/%s.%d", strings.TrimSuffix(path.Base(m.Layer), ".md"), m.Digested)
 	var err error
-	for _, name := range []string{stem + ".md", stem + "." + version[:12] + ".md"} {
-		if _, err = s.Agents.Write(ctx, agent, name, []byte(text), agentdir.NoFile); !errors.Is(err, agentdir.ErrChanged) {
+	for _, mark := range []string{"", version[:route.MemoryPastMark]} {
+		name := "memory/past/" + route.MemoryPastFile(r.Thread, digested, mark)
+		if _, err = s.Agents.Write(ctx, r.Agent, name, []byte(text), agentdir.NoFile); !errors.Is(err, agentdir.ErrChanged) {
 			break
 		}
-		if _, have, bad := s.file(ctx, agent, name); bad != nil || have == version {
+		if _, have, bad := s.file(ctx, r.Agent, name); bad != nil || have == version {
 			return bad
 		}
 	}
-	return s.Fault(agent, "", err)
+	return s.Fault(r.Agent, r.Thread, err)
 }

@@ -13,12 +13,18 @@ import (
 // files finds the files of the peer that exist.
 func (f *Data) files(ctx context.Context, c Deps) error {
 	names := []string{"memory/" + route.MemoryUserFile(f.Peer)}
+	var threads []string
 	for _, p := range f.Threads {
 		if p.ID != thread.Inbox {
+			threads = append(threads, p.ID)
 			names = append(names, "memory/"+route.MemoryThreadFile(p.ID), "sessions/"+route.SessionFile(p.ID))
 		}
 	}
-	for _, n := range names {
+	past, err := c.Agents.PastFiles(ctx, f.agent.ID, threads)
+	if err != nil {
+		return err
+	}
+	for _, n := range append(names, past...) {
 		_, err := c.Agents.OwnFile(ctx, f.agent.ID, n)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

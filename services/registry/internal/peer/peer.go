@@ -3,7 +3,8 @@
 //
 //	address or id --find--> one peer --> conversations, complete or in part
 //	                                     inbox events
-//	                                     memory/user-..., memory/thread-..., sessions/
+//	                                     memory/user-..., memory/thread-...,
+//	                                     memory/past/thread-..., sessions/
 //	                                     questions asked of people, lines of the log
 //
 // It promises that it erases nothing of other peers except what is in the same turn or the
@@ -85,6 +86,8 @@ type Agents interface {
 type Files interface {
 	// OwnFile returns one; the cause of one that is missing is fs.ErrNotExist.
 	OwnFile(ctx context.Context, id, name string) ([]byte, error)
+	// PastFiles lists those of threads that are digests of epochs that have ended.
+	PastFiles(ctx context.Context, id string, threads []string) ([]string, error)
 	// ErasePeer erases the data of a peer outside of threads: files by their names, and
 	// what the records list.
 	ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error

@@ -3,8 +3,10 @@ package standalone
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
@@ -90,6 +92,23 @@ func (f Files) OwnFile(_ context.Context, id, name string) ([]byte, error) {
 		return nil, err
 	}
 	return dir.OwnFile(name)
+}
+
+// PastFiles lists the digests of threads of epochs that have ended.
+func (f Files) PastFiles(_ context.Context, id string, threads []string) ([]string, error) {
+	dir, err := f.home.Agent(id)
+	if err != nil {
+		return nil, err
+	}
+	const past = "memory/past"
+	names, err := dir.OwnFiles(past)
+	var out []string
+	for _, n := range names {
+		if slices.ContainsFunc(threads, func(t string) bool { return route.IsMemoryPastFile(t, n) }) {
+			out = append(out, past+"/"+n)
+		}
+	}
+	return out, err
 }
 
 // ErasePeer erases the data of a peer outside of the threads of an agent: files by their

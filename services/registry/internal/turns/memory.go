@@ -112,7 +112,7 @@ func (s *Service) leaveEpoch(ctx context.Context, p memory.Place, fence store.Fe
 	if m.Text == "" {
 		return nil
 	}
-	err := s.Memory.WritePast(ctx, p.Agent.ID, *m, m.Text)
+	err := s.Memory.WritePast(ctx, p.Thread, m.Digested, m.Text)
 	m.Text = ""
 	return err
 }
