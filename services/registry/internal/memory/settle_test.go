@@ -1,49 +1,26 @@
 package memory
 
-import (
-	"testing"
-
-	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/standalone"
-)
+import "testing"
 
 // A committed digest reaches its file once, whatever was there; a person who
 // changed the file after the digest was made loses nothing.
 func TestWriteDigest(t *testing.T) {
-	home, err := agentdir.OpenHome(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = home.Close() }()
-	dir, err := home.Create("a1", agentdir.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const name = "memory/thread-x.md"
 	for _, c := range []struct{ what, there, base, want string }{
 		{"the base", "old\n", "old\n", "digest\n"},
 		{"itself", "digest\n", "old\n", "digest\n"},
 		{"a person's change", "old, and mine\n", "old\n", "old, and mine\n\ndigest\n"},
+		{"a file that a person has emptied", "", "old\n", "digest\n"},
 	} {
-		if _, err := dir.WriteFile(name, []byte(c.there), ""); err != nil {
-			t.Fatal(err)
-		}
-		m := store.MemoryMark{Layer: name, Text: "digest\n", Base: agentdir.Version([]byte(c.base))}
-		if err := writeDigest(t.Context(), standalone.NewFiles(home), "a1", m); err != nil {
-			t.Fatal(err)
-		}
-		if got, _, err := dir.ReadFile(name); err != nil || string(got) != c.want {
-			t.Errorf("over %s: %q, %v", c.what, got, err)
-		}
+		p := newPlace(t)
+		p.write(c.base)
+		m := p.digest(1, 2, "digest\n")
+		p.write(c.there)
+		p.settle(m)
+		p.want("over "+c.what, map[string]string{layer: c.want})
 	}
-	m := store.MemoryMark{Layer: "memory/agent.md", Text: "first\n", Base: agentdir.NoFile}
-	if err := writeDigest(t.Context(), standalone.NewFiles(home), "a1", m); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := dir.ReadFile(m.Layer); err != nil || string(got) != "first\n" {
-		t.Errorf("the first one: %q, %v", got, err)
-	}
+	p := newPlace(t)
+	p.settle(p.digest(1, 2, "first\n"))
+	p.want("the first one", map[string]string{layer: "first\n"})
 }
 
 func TestFirstLines(t *testing.T) {
