@@ -91,3 +91,27 @@ func TestFileNames(t *testing.T) {
 		seen[name] = id
 	}
 }
+
+// The names of past digests are told apart, also where the id of one thread continues that of
+// another.
+func TestMemoryPastFile(t *testing.T) {
+	const mark = "0123456789ab"
+	threads := []string{"threads/peers/main-bob", "threads/peers/main-bob.7", "threads/peers/main-bob.7." + mark, "threads/main", "threads/peers/" + strings.Repeat("x", 400)}
+	for i, one := range threads {
+		for _, name := range []string{MemoryPastFile(one, 5, ""), MemoryPastFile(one, 0, mark)} {
+			if len(name) > 200 {
+				t.Errorf("%s has %d bytes", name, len(name))
+			}
+			for j, other := range threads {
+				if IsMemoryPastFile(other, name) != (i == j) {
+					t.Errorf("%s is of %s: %v", name, other, i != j)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"thread-threads%2Fmain.md", "thread-threads%2Fmain.5", "thread-threads%2Fmain.x.md", "thread-threads%2Fmain.5.md.md", "thread-threads%2Fmain.5.short.md", "agent.md"} {
+		if IsMemoryPastFile("threads/main", name) {
+			t.Errorf("%s is one", name)
+		}
+	}
+}

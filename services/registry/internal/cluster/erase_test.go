@@ -62,7 +62,7 @@ func TestErasePeerShared(t *testing.T) {
 	w.Asks("a1", "bob", bobs)
 	w.Asks("a1", "bob", bobs+" again")
 	w.Asks("a1", "carol", carols)
-	for name, words := range map[string]string{"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "memory/user-main-carol.md": carols} {
+	for name, words := range map[string]string{"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "memory/past/thread-threads%2Fpeers%2Fmain-bob.7.md": bobs, "memory/user-main-carol.md": carols} {
 		backendtest.Must(t, backendtest.Must2(w.Agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: "a1", Name: name, Content: []byte(words)})), nil)
 	}
 	// Lines of bob alone, and beside one of carol.
@@ -82,7 +82,7 @@ func TestErasePeerShared(t *testing.T) {
 	before, hers := tablesWith(t, url, bobs), tablesWith(t, url, carols)
 	t.Log(before, hers)
 	dry, err := other.Erase("a1", "bob", false)
-	if backendtest.Must(t, dry, err); len(before) < 5 || len(tablesWith(t, url, bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 2 || len(w.Questions("a1")) != 3 {
+	if backendtest.Must(t, dry, err); len(before) < 5 || len(tablesWith(t, url, bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 3 || len(w.Questions("a1")) != 3 {
 		t.Fatalf("counted %v; in %v; questions %q", dry, before, w.Questions("a1"))
 	}
 	// One that ends before the inbox has done the rest, and is finished by the next.

@@ -68,7 +68,8 @@ func TestErasePeer(t *testing.T) {
 	dir := filepath.Join(w.Home, "agents/a1")
 	for name, words := range map[string]string{
 		"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "sessions/threads%2Fpeers%2Fmain-bob.jsonl": bobs,
-		"memory/user-main-carol.md": carols,
+		"memory/user-main-carol.md": carols, "memory/past/thread-threads%2Fpeers%2Fmain-bob.7.md": bobs,
+		"memory/past/thread-threads%2Fpeers%2Fmain-bob.7.9.md": carols, // of a peer that is called bob.7
 	} {
 		backendtest.Must(t, 0, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		backendtest.Must(t, 0, os.WriteFile(filepath.Join(dir, name), []byte(words+"\n"), 0o600))
@@ -92,7 +93,7 @@ func TestErasePeer(t *testing.T) {
 		exported = append(exported, backendtest.Must(t, h, err).Name)
 	}
 	if got := strings.Join(exported, " "); got != "peer.json threads/peers/main-bob/events-1.jsonl inbox/events-1.jsonl turns-1.jsonl deliveries-1.jsonl "+
-		"memory/user-main-bob.md memory/thread-threads%2Fpeers%2Fmain-bob.md sessions/threads%2Fpeers%2Fmain-bob.jsonl" {
+		"memory/user-main-bob.md memory/thread-threads%2Fpeers%2Fmain-bob.md sessions/threads%2Fpeers%2Fmain-bob.jsonl memory/past/thread-threads%2Fpeers%2Fmain-bob.7.md" {
 		t.Errorf("exported %s", got)
 	}
 
@@ -102,7 +103,7 @@ func TestErasePeer(t *testing.T) {
 	w.StopAgent("a1")
 	before := w.holding("a1", bobs)
 	dry, err := w.Erase("a1", "bob", false)
-	if backendtest.Must(t, dry, err); len(before) < 6 || len(w.holding("a1", bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 3 {
+	if backendtest.Must(t, dry, err); len(before) < 6 || len(w.holding("a1", bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 4 {
 		t.Fatalf("counted %v; %q held the words, %q do", dry, before, w.holding("a1", bobs))
 	}
 	for range 2 { // a repetition changes nothing
@@ -112,7 +113,7 @@ func TestErasePeer(t *testing.T) {
 			t.Fatalf("still in %q", left)
 		}
 	}
-	if len(w.holding("a1", carols)) < 5 {
+	if len(w.holding("a1", carols)) < 6 {
 		t.Errorf("carol has only %q", w.holding("a1", carols))
 	}
 	w.sound()
