@@ -22,6 +22,7 @@ import (
 type epochs struct {
 	grpc.ClientConnInterface
 	threads registrypb.ThreadServiceClient
+	turns   registrypb.TurnServiceClient
 
 	mu    sync.Mutex
 	begin bool  // with the next claim
@@ -71,15 +72,17 @@ func (e *epochs) beginEpoch(ctx context.Context, in *registrypb.BeginTurnRequest
 		Thread: &registrypb.ThreadRef{AgentId: in.GetAgentId(), ThreadId: in.GetThreadId()},
 		Events: []*registrypb.NewEvent{{Source: "self", Type: "record", Subtype: &kind, Content: `{"session_id":"02","previous":"01","reason":"new","by":""}`}},
 	})
-	if err == nil {
-		e.begin, e.from = false, out.GetEventIds()[0]
+	if err != nil {
+		return err
 	}
+	e.begin, e.from = false, out.GetEventIds()[0]
+	_, err = e.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: in.GetAgentId(), ThreadId: in.GetThreadId()}) // moves the digest
 	return err
 }
 
 // inEpochs makes the runners that are started from now on use such a connection.
 func (w *world) inEpochs() *epochs {
-	e := &epochs{ClientConnInterface: w.conn, threads: w.threads}
+	e := &epochs{ClientConnInterface: w.conn, threads: w.threads, turns: w.turns}
 	w.wire = e
 	return e
 }
@@ -286,6 +289,67 @@ func TestPeerOfASharedThreadInAnEpoch(t *testing.T) {
 		if got := sorted(modeltest.Facts(d.Text())); !slices.Equal(got, []string{"fact-three", "fact-two"}) {
 			t.Errorf("digest %d is made of %q", i, got)
 		}
+	}
+}
+
+// A digest that follows the last turn of an epoch, and is made while the next one has begun, is no
+// part of that: neither a turn that waits for it nor the next digest has anything of it.
+func TestDigestOfAnEarlierEpochIsLate(t *testing.T) {
+	p := newSlowDigests(t)
+	w := newWorld(t)
+	e := w.inEpochs()
+	w.agent("a1", "context:\n  recent_messages: 2\noutbound: []")
+	r := w.runnerAt(p.url)
+	say := func(text string) {
+		t.Helper()
+		if end := w.wait(r, "a1", w.say(r, "a1", text)); end.GetText() != "ok" {
+			t.Fatalf("%s: %v", text, end)
+		}
+	}
+	say("fact-one")
+	late := <-p.asked
+	e.next()
+	for _, text := range []string{"fact-two", "fact-three"} {
+		say(text)
+	}
+	run := w.say(r, "a1", "fact-four") // its prompt lacks fact-two, so it waits for the digest
+	s, err := r.StreamRun(t.Context(), &runnerpb.StreamRunRequest{AgentId: "a1", RunId: run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for waits := false; !waits; {
+		item, err := s.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits = item.GetStream() == runnerpb.RunStream_RUN_STREAM_COMPACTION
+	}
+	p.release <- true
+	own := <-p.asked
+	p.release <- true
+	if end := w.wait(r, "a1", run); end.GetText() != "ok" {
+		t.Fatalf("%v", end)
+	}
+	for _, c := range []struct {
+		what string
+		chat modeltest.Chat
+		want []string
+	}{
+		{"the late digest", late, []string{"fact-one"}},
+		{"the digest of the epoch", own, []string{"fact-three", "fact-two"}},
+		{"the prompt", p.last(), []string{"fact-four", "fact-three", "fact-two"}},
+	} {
+		if got := sorted(modeltest.Facts(c.chat.Text())); !slices.Equal(got, c.want) {
+			t.Errorf("%s is made of %q, want %q", c.what, got, c.want)
+		}
+	}
+	if got := sorted(modeltest.Facts(w.file(consoleFile))); !slices.Equal(got, []string{"fact-three", "fact-two"}) {
+		t.Errorf("memory of the thread: %q", got)
+	}
+	if past, err := filepath.Glob(filepath.Join(w.home.AgentDir("a1"), "memory", "past", "*")); err != nil || len(past) != 1 {
+		t.Fatalf("past: %q, %v", past, err)
+	} else if text, err := os.ReadFile(past[0]); err != nil || !slices.Equal(modeltest.Facts(string(text)), []string{"fact-one"}) {
+		t.Errorf("past: %q, %v", text, err)
 	}
 }
 
