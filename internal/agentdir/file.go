@@ -42,7 +42,7 @@ func ValidFile(name string) error {
 	if memoryRule.MatchString(name) {
 		return nil
 	}
-	const rule = "use IDENTITY.md, USAGE.md, config.yaml or memory/<name>.md"
+	const rule = "use IDENTITY.md, USAGE.md, config.yaml, memory/<name>.md or memory/past/<name>.md"
 	e := fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is not a file of an agent", name), rule)
 	e.Fields = []fault.Field{{Name: "name", Problem: rule}}
 	return e

@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// GATEWAY 5.7, 5.8: the digest of an earlier epoch is in no answer, is moved by the first call
+// The digest of an earlier epoch is in no answer, is moved by the first call
 // that the runner of the agent makes, and makes no part of the next digest. One that is
 // committed late goes to the past ones. The peer's memory stays.
 func TestMemoryInEpochs(t *testing.T) { backendtest.Each(t, testMemoryInEpochs) }

@@ -145,7 +145,7 @@ func (w *world) lastMessage() int64 {
 	return list[len(list)-1].GetId()
 }
 
-// GATEWAY 5.8: after an epoch has begun the model sees nothing of the one before, neither its
+// After an epoch has begun the model sees nothing of the one before, neither its
 // messages nor their digest, in no prompt and in no request for a digest; what is known of
 // the peer stays.
 func TestEpoch(t *testing.T) {
@@ -425,7 +425,7 @@ func TestThinkingOfAConversation(t *testing.T) {
 	}
 }
 
-// S3-02: a run is started in a session by its key; the registry decides about it.
+// A run is started in a session by its key; the registry decides about it.
 func TestStartRunInASession(t *testing.T) {
 	w := newWorld(t)
 	e := w.inEpochs()

@@ -186,7 +186,7 @@ func claim(ctx context.Context, f *Files, m store.MemoryMark) (string, error) {
 	return strings.Join(out, ""), err
 }
 
-// GATEWAY 5.7, 5.8: the digest of an earlier epoch is moved once, in no order of steps shown, and
+// The digest of an earlier epoch is moved once, in no order of steps shown, and
 // not lost, wherever the process is killed: with the digest in its file, or only committed.
 func TestKilledWhileADigestIsMoved(t *testing.T) {
 	for _, committed := range []bool{false, true} {

@@ -9,7 +9,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// GATEWAY 5.8: a digest of the thread counts in an epoch only when it reaches into it; other layers
+// A digest of the thread counts in an epoch only when it reaches into it; other layers
 // always do, and so does every digest of a conversation without epochs.
 func TestLimitToEpoch(t *testing.T) {
 	const ofThread, ofPeer = registrypb.MemoryLayer_MEMORY_LAYER_THREAD, registrypb.MemoryLayer_MEMORY_LAYER_PEER
