@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/repair"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -47,11 +48,19 @@ func sessionHome(t *testing.T) (layout.Home, invariant.Options) {
 	return h, o
 }
 
+// epochEvent is the record of an epoch that begins, without its id.
+func epochEvent(epoch string) thread.Event {
+	subtype := thread.SubtypeSession
+	return thread.Event{
+		CreatedAt: "2026-01-02T03:04:05.000Z", Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &subtype,
+		Content: `{"session_id":"` + epoch + `","previous":"","reason":"new","by":""}`,
+	}
+}
+
 // begin records an epoch as a turn does, with its link in the chain, and answers the event.
 func begin(t *testing.T, tx *sql.Tx, turn, epoch string) int64 {
 	t.Helper()
-	subtype := thread.SubtypeSession
-	e := thread.Event{CreatedAt: "2026-01-02T03:04:05.000Z", Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &subtype, Content: `{"session_id":"` + epoch + `","previous":"","reason":"new","by":""}`}
+	e := epochEvent(epoch)
 	r, err := tx.ExecContext(t.Context(), "INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)", e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content)
 	if err == nil {
 		e.ID, err = r.LastInsertId()
@@ -73,8 +82,7 @@ func begin(t *testing.T, tx *sql.Tx, turn, epoch string) int64 {
 	return e.ID
 }
 
-// alter changes a database of a1 in one transaction, and brings events.jsonl next to it up to
-// date.
+// alter changes a database of a1 in one transaction.
 func alter(t *testing.T, h layout.Home, thread string, fn func(*sql.Tx) error) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(h.AgentDir("a1"), thread, "events.db"))
@@ -257,6 +265,51 @@ func TestRepairOfTheListOfSessions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A salvaged inbox keeps origins and list, and its format, although something was erased in it:
+// an older build would route the messages anew.
+func TestSalvageKeepsOrigins(t *testing.T) {
+	h, o := sessionHome(t)
+	alter(t, h, "inbox", func(tx *sql.Tx) error {
+		e, sum := thread.Event{Content: store.Erased}, []byte(nil)
+		err := tx.QueryRow("SELECT id, created_at, source, type, subtype, sha256 FROM events JOIN x_chain ON event_id = id WHERE id = 1").Scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &sum)
+		var key string
+		if err == nil {
+			err = tx.QueryRow("SELECT key FROM x_fate WHERE inbox_id = 1").Scan(&key)
+		}
+		if err == nil {
+			err = statements(tx, []string{schema.Erased})
+		}
+		if err == nil {
+			_, err = tx.Exec("INSERT INTO x_erased(event_id, key, proof) VALUES(1,?,?)", key, thread.TombstoneProof(e, sum, key))
+		}
+		if err == nil {
+			_, err = tx.Exec("UPDATE events SET content = ? WHERE id = 1", store.Erased)
+		}
+		return err
+	})
+	if _, err := repair.Home(t.Context(), h, repair.Options{}); err != nil { // events.jsonl
+		t.Fatal(err)
+	}
+	if found := check(t, h, o); len(found) > 0 {
+		t.Fatal(list(found))
+	}
+	edit(t, h, "inbox", "UPDATE events SET content = replace(content, 'tool', 'fool') WHERE id = 2")
+	if _, err := repair.Home(t.Context(), h, repair.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if found := check(t, h, o); len(found) > 0 {
+		t.Error(list(found))
+	}
+	alter(t, h, "inbox", func(tx *sql.Tx) error {
+		var format, origins, entries, erased int
+		err := tx.QueryRow("SELECT format, (SELECT COUNT(*) FROM x_origin), (SELECT COUNT(*) FROM x_sessions), (SELECT COUNT(*) FROM x_erased) FROM x_meta").Scan(&format, &origins, &entries, &erased)
+		if format != schema.FormatSessions || origins != 4 || entries != 2 || erased != 1 {
+			t.Errorf("format %d with %d origins, %d entries and %d erased events, want %d with 4, 2 and 1", format, origins, entries, erased, schema.FormatSessions)
+		}
+		return err
+	})
 }
 
 // listed is the list of sessions; that an entry has a time is checked.

@@ -39,6 +39,25 @@ var damages = []struct {
 	{invariant: "I17", name: "a text that no registry writes", sql: []string{"UPDATE fate SET thread = E'\\x01zz' WHERE agent_id = 'a1' AND inbox_id = 2"}, want: "a text that no registry writes"},
 	{invariant: "I20", name: "work that nobody finds", sql: []string{"UPDATE thread SET desired = 'started' WHERE agent_id = 'a2' AND thread_id = 'inbox'"}, want: "the agent has work: true"},
 	{invariant: "I20", name: "found without work", sql: []string{"INSERT INTO due(agent_id) VALUES('a1')"}, want: "the agent has work: false"},
+	{invariant: "I21", name: "received by two agents", sql: []string{
+		"INSERT INTO origin(agent_id, inbox_id, thread, session_key, account) VALUES('a2', 1, 'threads/peers/tg-bob', 'agent:a2:telegram:tg:dm:bob', 'tg')",
+		"INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES('a2', 'inbox', 'push:key hello', 1, 0)",
+	}, want: `were both received under the key "key hello"`},
+	{invariant: "I21", name: "received by a conversation", sql: []string{
+		"INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES('a1', $1, 'push:key hello', 1, 0)",
+	}, want: `were both received under the key "key hello"`},
+	{invariant: "I23", name: "another key", sql: []string{
+		"UPDATE origin SET session_key = 'agent:a1:telegram:tg:dm:eve' WHERE agent_id = 'a1' AND inbox_id = 2",
+	}, want: "of threads/peers/tg-eve, and the conversation threads/peers/tg-bob"},
+	{invariant: "I23", name: "another conversation", sql: []string{
+		"UPDATE origin SET session_key = 'agent:a1:main', thread = 'threads/main' WHERE agent_id = 'a1' AND inbox_id = 2",
+	}, want: "its conversation is threads/main"},
+	{invariant: "I24", name: "an older epoch", sql: []string{"UPDATE session SET epoch_from = 1 WHERE thread_id = $1"}, want: "the session begins with event 1"},
+	{invariant: "I24", name: "another id", sql: []string{"UPDATE session SET epoch = 'E9' WHERE thread_id = $1"}, want: "the session has the id E9, and the newest epoch the id E2"},
+	{invariant: "I24", name: "no session", sql: []string{"DELETE FROM session WHERE thread_id = $1"}, want: "and the conversation has no session"},
+	{invariant: "I24", name: "an epoch twice", sql: []string{
+		"UPDATE event SET content = replace(content, 'E2', 'E1') WHERE thread_id = $1 AND subtype = 'session'", "UPDATE session SET epoch = 'E1' WHERE thread_id = $1",
+	}, want: "begins the epoch E1, which began in threads/peers/tg-bob before", count: 2}, // the chain finds the changed content as well
 	{invariant: "config", name: "settings that are none", sql: []string{"UPDATE agent_file SET content = 'no: [' WHERE agent_id = 'a1' AND name = 'config.yaml'"}, want: "the settings cannot be read"},
 }
 
@@ -51,6 +70,7 @@ func TestSharedDatabase(t *testing.T) {
 	c.Template(t, func(url string) {
 		homes = filepath.Join(t.TempDir(), "h")
 		told, bob, _ = live(t, world.Options{Home: homes, DSN: url, Registries: 2})
+		shareSessions(t, url, bob)
 	})
 	told.Drained = false // a2 is stopped, and has the answer in its inbox
 	check := func(t *testing.T, url string) ([]invariant.Finding, invariant.Stats) {
@@ -112,4 +132,37 @@ func change(t *testing.T, url, thread string, statements ...string) {
 			t.Fatalf("%s: changed nothing", s)
 		}
 	}
+}
+
+// shareSessions gives bob's messages origins, and his conversation two epochs and a session.
+func shareSessions(t *testing.T, url, bob string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := c.Exec(t.Context(), statement, args...); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	exec(`INSERT INTO origin(agent_id, inbox_id, thread, session_key, account) SELECT 'a1', id, $1, $2, 'tg' FROM event
+		WHERE agent_id = 'a1' AND thread_id = 'inbox' AND id <= 3 ON CONFLICT (agent_id, inbox_id) DO UPDATE SET account = 'tg'`, bob, bobKey)
+	e := epochEvent("")
+	for i, epoch := range []string{"E1", "E2"} {
+		var chain []byte
+		if err := c.QueryRow(t.Context(), "SELECT head + 1, chain FROM thread WHERE agent_id = 'a1' AND thread_id = $1", bob).Scan(&e.ID, &chain); err != nil {
+			t.Fatal(err)
+		}
+		e.Content = epochEvent(epoch).Content
+		sum := e.Hash(chain)
+		exec("INSERT INTO event(agent_id, thread_id, id, created_at, source, type, subtype, content, prev, sha256) VALUES('a1',$1,$2,$3,$4,$5,$6,$7,$8,$9)",
+			bob, e.ID, e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content, chain, sum[:])
+		exec("UPDATE thread SET head = $2, chain = $3 WHERE agent_id = 'a1' AND thread_id = $1", bob, e.ID, sum[:])
+		exec("INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES('a1', $1, $2, $3, 0)", bob, []string{"first:session", "second:session"}[i], e.ID)
+	}
+	exec(`INSERT INTO session(agent_id, thread_id, key, key_folded, epoch, epoch_from) VALUES('a1', $1, $2, $2, 'E2', $3)
+		ON CONFLICT (agent_id, thread_id) DO UPDATE SET epoch = excluded.epoch, epoch_from = excluded.epoch_from`, bob, bobKey, e.ID)
 }
