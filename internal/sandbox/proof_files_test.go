@@ -28,6 +28,7 @@ var fileBreaches = []breach{
 	{name: "find the token by name", shell: `find "${T_HOME%/*}" /run /var /root -maxdepth 6 -name token -exec cat {} + 2>&1`, got: contains(theSecret)},
 	{name: "list THECLAW_HOME", shell: `ls -R "$T_HOME"`, got: contains(func(*home) string { return "provider" })},
 	{name: "read the agent's own settings", shell: `cat ../agent.yaml`, got: contains(theSecret)},
+	// S4-91: another agent's workspace and messages.
 	{name: "read another agent's workdir", shell: `cat ../../bob/workdir/note`, got: contains(theSecret)},
 	{name: "read another agent's inbox", shell: `cat "$T_HOME/agents/bob/inbox/events.db"`, got: contains(theSecret)},
 	{name: "write another agent's inbox", shell: `echo forged >>"$T_HOME/agents/bob/inbox/events.db"`, got: func(w *home, _ Result) any {
