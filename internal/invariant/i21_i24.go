@@ -64,8 +64,8 @@ func (c *check) i21() {
 	}
 }
 
-// i23: the conversation of a message is that of its session key, which is a key of the agent
-// that has the message; and no other conversation works on it.
+// i23: a message belongs to the conversation that its session key names, the key is one of the
+// agent that has the message, and no other conversation works on it.
 func (c *check) i23(a *snapshot.Agent) {
 	of := map[int64]string{}
 	for _, o := range a.Inbox.Origins {
@@ -93,8 +93,8 @@ func (c *check) i23(a *snapshot.Agent) {
 	}
 }
 
-// i24: each epoch of an agent has an id of its own, and the session of a conversation is that
-// of its newest epoch; the list of an inbox says what the sessions say.
+// i24: each epoch of an agent has an id of its own, the session of a conversation begins with
+// the newest epoch, and the list of an inbox says what the sessions say.
 func (c *check) i24(a *snapshot.Agent) {
 	begun := map[string]string{} // the conversation, by the id of an epoch
 	for _, d := range a.Threads {

@@ -85,7 +85,7 @@ func (l *loader) journal(*snapshot.Home) error {
 		})
 }
 
-// sessions reads where messages came from, and what conversations have beside their events. The
+// sessions reads where messages came from, and what conversations have next to their events. The
 // database of an earlier build has no such tables.
 func (l *loader) sessions(*snapshot.Home) error {
 	var there bool

@@ -211,7 +211,7 @@ type Origin struct {
 	Account     string // that received it; empty: none
 }
 
-// Session is what a conversation has beside its events, or an entry of the list of an inbox.
+// Session is what a conversation has next to its events, or an entry of the list of an inbox.
 type Session struct {
 	Thread     string
 	Key, Epoch string

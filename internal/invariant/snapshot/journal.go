@@ -82,7 +82,7 @@ func (l *loader) journal() {
 	})
 }
 
-// sessions reads where messages came from, and what conversations have beside their events. A
+// sessions reads where messages came from, and what conversations have next to their events. A
 // database that knows nothing of either has no such table.
 func (l *loader) sessions() {
 	d := l.d
