@@ -69,11 +69,11 @@ func TestSentOnTheWay(t *testing.T) {
 	m.Update(feed.Finished{ID: 7, Turn: &registry.Turn{InboundEventId: 3, Fate: registry.Fate_FATE_SILENT, Steps: []*registry.Step{
 		{Kind: registry.StepKind_STEP_KIND_TOOL, Name: "message_send", CallId: "c1", Result: []byte(`{"sent":true}`)},
 	}}})
-	m.Update(feed.Seen{Peer: m.peer, Events: []*registry.Event{{Id: 4, Source: "self", Content: `{"text":"half way"}`}}})
+	m.Update(feed.Seen{Events: []*registry.Event{{Id: 4, Source: "self", Content: `{"text":"half way"}`}}})
 	if s := shown(m); strings.Count(s, "a1: half way") != 1 || strings.Contains(s, "no reply") {
 		t.Errorf("shown:\n%s", s)
 	}
-	m.Update(feed.Seen{Peer: m.peer, Events: []*registry.Event{{Id: 6, Source: "self", Content: `{"text":"from another window"}`}}})
+	m.Update(feed.Seen{Events: []*registry.Event{{Id: 6, Source: "self", Content: `{"text":"from another window"}`}}})
 	if s := shown(m); !strings.Contains(s, "from another window") {
 		t.Errorf("later:\n%s", s)
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	Plain bool
 	// Introduce reports the model where no screen does.
 	Introduce bool
+	// Session is the key of the conversation; empty: it is the one of the peer.
+	Session string
 }
 
 // Flags adds those of a conversation to a command.
@@ -59,7 +61,7 @@ func (o *Options) Check(c *cobra.Command, e *command.Env) error {
 
 // Command answers the command chat.
 func Command(e *command.Env) *cobra.Command {
-	thread, o := "", Options{}
+	thread, session, o := "", "", Options{}
 	c := &cobra.Command{
 		Use:   "chat ID",
 		Short: "Talk to an agent",
@@ -71,9 +73,13 @@ the replies are printed in order; with --json as one object a line.
 With --plain there is no full screen, no cursor movement and no color, at a terminal and
 in a pipe: every message, tool and question is a line that begins with who it is from.
 A question whether a command may run is answered with y or n. The commands of /help are the
-same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.`,
+same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.
+
+--session goes on with any conversation of the agent, such as one of a chat platform;
+'agentctl sessions list ID' shows the keys.`,
 		Example: `  agentctl chat alice
   agentctl chat alice --thread plans
+  agentctl chat alice --session agent:alice:console:cli:dm:cli
   agentctl chat alice --plain
   printf 'hello\n' | agentctl chat alice`,
 		Args:              command.Args("ID"),
@@ -86,10 +92,19 @@ same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.`,
 			if err := o.Check(c, e); err != nil {
 				return err
 			}
+			if session != "" {
+				if thread != "" {
+					return command.Usage(c, "--thread and --session exclude each other")
+				}
+				if o.Session, err = message.SessionKey(c.Context(), e, args[0], session); err != nil {
+					return err
+				}
+			}
 			return Run(c.Context(), e, args[0], peer, o)
 		},
 	}
 	command.TextFlag(c.Flags(), &thread, "thread", command.Conversation, "name of a separate conversation")
+	command.TextFlag(c.Flags(), &session, "session", command.AnySession, "key of the conversation")
 	o.Flags(c)
 	return c
 }
@@ -99,17 +114,18 @@ func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer, o
 	if err := message.RequireStarted(ctx, e, agent); err != nil {
 		return err
 	}
+	from := &feed.Source{Env: e, Agent: agent, Peer: peer, Session: o.Session}
 	in, out := e.Terminal()
 	dumb := in != nil && e.Getenv("TERM") == "dumb"
 	if in != nil && !dumb && !o.Plain && !e.Flags.JSON {
-		return converse(ctx, e, agent, peer, in, out)
+		return converse(ctx, from, in, out)
 	}
 	plain := (o.Plain || dumb) && !e.Flags.JSON
 	introduce(ctx, e, agent, o.Introduce || plain)
 	if plain {
-		return runPlain(ctx, e, agent, peer)
+		return runPlain(ctx, from)
 	}
-	return runLines(ctx, e, agent, peer)
+	return runLines(ctx, from)
 }
 
 // introduction bounds the wait for a runner that would name the model: the first message

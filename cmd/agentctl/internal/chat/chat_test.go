@@ -23,7 +23,7 @@ import (
 // typing is a console without services: commands are made and not run.
 func typing(t *testing.T) *console {
 	t.Helper()
-	m := newConsole(t.Context(), &feed.Source{Agent: "a1"}, message.Console, false)
+	m := newConsole(t.Context(), &feed.Source{Agent: "a1", Peer: message.Console}, false)
 	m.Init()
 	return m
 }
@@ -167,7 +167,7 @@ func TestInterrupt(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	m := typing(t)
-	m.Update(feed.Opened{Peer: message.Console, Head: 2, Events: []*registry.Event{
+	m.Update(feed.Opened{Thread: message.Console.Conversation(), Head: 2, Events: []*registry.Event{
 		{Id: 1, Source: source.Console, Content: `{"text":"before"}`}, {Id: 2, Source: "self", Content: `{"text":"yes"}`},
 	}})
 	for _, line := range []string{"one", "two", "two"} {
@@ -264,22 +264,21 @@ func TestEventsAreShownOnce(t *testing.T) {
 	reply := &registry.Event{Id: 2, Source: "self", Content: `{"text":"hello"}`}
 	other := &registry.Event{Id: 3, Source: source.Console, Content: `{"id":"x","text":"from elsewhere"}`}
 	started := 0
-	m.start = func(message.Peer, string, int64) { started++ }
+	m.start = func(string, int64) { started++ }
 	m.Update(feed.Accepted{ID: 9})
-	m.Update(feed.Seen{Peer: message.Console, Events: []*registry.Event{mine, reply, other}})
+	m.Update(feed.Seen{Events: []*registry.Event{mine, reply, other}})
 	if strings.Contains(shown(m), "elsewhere") {
 		t.Errorf("in the middle of a run:\n%s", shown(m))
 	}
-	m.Update(feed.Finished{ID: 9, Turn: &registry.Turn{ReplyEventId: 2, ThreadId: "threads/main"}, Reply: "hello", OK: true})
-	m.Update(feed.Seen{Peer: message.Console, Events: []*registry.Event{mine, reply, other}})
-	m.Update(feed.Seen{Peer: "other", Events: []*registry.Event{{Id: 4, Content: `{"text":"not ours"}`}}})
-	m.Update(feed.Opened{Peer: message.Console, Head: 2})
+	m.Update(feed.Finished{ID: 9, Turn: &registry.Turn{ReplyEventId: 2, ThreadId: "threads/main", SessionKey: "agent:a1:main"}, Reply: "hello", OK: true})
+	m.Update(feed.Seen{Events: []*registry.Event{mine, reply, other}})
+	m.Update(feed.Opened{Thread: message.Console.Conversation(), Head: 2})
 	s := shown(m)
-	if strings.Count(s, "hi\n") != 1 || strings.Count(s, "hello") != 1 || strings.Count(s, "elsewhere") != 1 || strings.Contains(s, "not ours") {
+	if strings.Count(s, "hi\n") != 1 || strings.Count(s, "hello") != 1 || strings.Count(s, "elsewhere") != 1 {
 		t.Errorf("view:\n%s", s)
 	}
-	if started != 1 || m.thread != "threads/main" {
-		t.Errorf("watched %d times, thread %s", started, m.thread)
+	if started != 1 || m.at != (feed.Place{Thread: "threads/main", Key: "agent:a1:main"}) {
+		t.Errorf("watched %d times, at %+v", started, m.at)
 	}
 }
 
@@ -301,13 +300,8 @@ func TestSlash(t *testing.T) {
 	m.Update(tea.WindowSizeMsg{Width: 80, Height: 40})
 	m.set("/help")
 	press(m, special(tea.KeyEnter))
-	if s := shown(m); !strings.Contains(s, "there is no command /nosuch; /help lists them") || !strings.Contains(s, "there is no command /mod; did you mean /model?") || !strings.Contains(s, "/abort") || len(m.unsent) != 0 {
+	if s := shown(m); !strings.Contains(s, "there is no command /nosuch; /help lists them") || !strings.Contains(s, "there is no command /mod; did you mean /model?") || !strings.Contains(s, "/stop, /abort ") || len(m.unsent) != 0 {
 		t.Errorf("view:\n%s", s)
-	}
-	m.set("/new plans")
-	press(m, special(tea.KeyEnter))
-	if m.peer != "plans" || m.thread != "threads/peers/cli-plans" {
-		t.Errorf("peer %s, thread %s", m.peer, m.thread)
 	}
 	for _, text := range []string{"//etc", "/etc/passwd is what?", "a /b"} {
 		m.set(text)
@@ -357,7 +351,7 @@ func TestResized(t *testing.T) {
 // Whatever the size of the terminal, what is drawn fits it.
 func TestSizes(t *testing.T) {
 	m := typing(t)
-	m.Update(feed.Opened{Peer: message.Console, Events: []*registry.Event{{Id: 1, Source: "self", Content: `{"text":"\u001b[2J` + strings.Repeat("word ", 200) + `"}`}}})
+	m.Update(feed.Opened{Thread: message.Console.Conversation(), Events: []*registry.Event{{Id: 1, Source: "self", Content: `{"text":"\u001b[2J` + strings.Repeat("word ", 200) + `"}`}}})
 	for range 8 {
 		press(m, text("say ")...)
 		press(m, ctrl('j'))
@@ -384,8 +378,8 @@ func TestHelpFits(t *testing.T) {
 	press(m, special(tea.KeyEnter))
 	s := shown(m)
 	for _, c := range commands {
-		if !strings.Contains(s, "\n  /"+c.name) || !strings.Contains(s, c.what+" ") && !strings.Contains(s, c.what+"\n") {
-			t.Errorf("/%s is not in one line of the help:\n%s", c.name, s)
+		if name := strings.ReplaceAll(c.names, " ", ", /"); !strings.Contains(s, "\n  /"+name) || !strings.Contains(s, c.what+" ") && !strings.Contains(s, c.what+"\n") {
+			t.Errorf("/%s is not in one line of the help:\n%s", name, s)
 		}
 	}
 	for line := range strings.Lines(screenKeys) {
@@ -411,7 +405,7 @@ func TestLongInput(t *testing.T) {
 // A terminal that counts columns by characters gets emoji as their parts, until it reports
 // mode 2027; its background decides the colors.
 func TestTerminalReports(t *testing.T) {
-	m := newConsole(t.Context(), &feed.Source{Agent: "a1"}, message.Console, true)
+	m := newConsole(t.Context(), &feed.Source{Agent: "a1", Peer: message.Console}, true)
 	m.said.Reply("`x` 👩\u200d👧")
 	view := func() string { return m.View().Content }
 	if s := view(); !strings.Contains(s, "👩👧") || !strings.Contains(s, "\x1b[36mx") {

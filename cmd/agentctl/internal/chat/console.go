@@ -28,7 +28,7 @@ import (
 type console struct {
 	talk
 	now    func() time.Time
-	start  func(peer message.Peer, thread string, after int64) // begins to watch
+	start  func(thread string, after int64) // begins to watch
 	said   *transcript.Transcript
 	color  bool
 	width  int
@@ -85,17 +85,17 @@ type sent struct {
 
 // converse runs the screen. Everything it has started has ended when it returns,
 // and what was said stands in the terminal.
-func converse(ctx context.Context, e *command.Env, agent string, peer message.Peer, in, out *os.File) error {
+func converse(ctx context.Context, from *feed.Source, in, out *os.File) error {
+	e := from.Env
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	from := &feed.Source{Env: e, Agent: agent}
-	m := newConsole(ctx, from, peer, e.Color())
+	m := newConsole(ctx, from, e.Color())
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithEnvironment(environ(e)))
 	from.Send = p.Send
-	m.start = func(peer message.Peer, thread string, after int64) {
-		work.Go(func() { from.Watch(ctx, peer, thread, after) })
+	m.start = func(thread string, after int64) {
+		work.Go(func() { from.Watch(ctx, thread, after) })
 	}
 	for _, service := range []string{command.Registry, command.Runner} {
 		work.Go(func() { from.Links(ctx, service) })
@@ -123,26 +123,19 @@ func environ(e *command.Env) []string {
 	return env
 }
 
-func newConsole(ctx context.Context, from *feed.Source, peer message.Peer, color bool) *console {
+func newConsole(ctx context.Context, from *feed.Source, color bool) *console {
 	m := &console{
-		talk: talk{ctx: ctx, from: from, peer: peer, thread: peer.Conversation()}, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
+		talk: talk{ctx: ctx, from: from}, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
 		spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)), said: transcript.New(from.Agent, color), color: color,
-		away: map[string]bool{},
+		own: map[string]bool{}, shown: map[int64]bool{}, away: map[string]bool{},
 	}
 	m.said.Apart(true) // unless the terminal reports that it joins them
-	m.begin()
 	return m
-}
-
-// begin shows nothing of the conversation yet.
-func (m *console) begin() {
-	m.watching = false
-	m.own, m.shown, m.later = map[string]bool{}, map[int64]bool{}, nil
 }
 
 // Init shows the end of the conversation and who answers, and begins to watch.
 func (m *console) Init() tea.Cmd {
-	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx, m.peer), m.from.Describe(m.ctx), m.background)
+	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx), m.from.Describe(m.ctx, m.at), m.background)
 }
 
 // background asks whether the terminal is dark or light. One that does not answer is taken for
@@ -228,6 +221,8 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.said.Quote(msg.Text)
 		}
 		return m, nil
+	case feed.ResetResult:
+		return m, m.renewed(msg)
 	case feed.AbortResult:
 		if msg.Err != nil {
 			m.aborted = false
@@ -263,15 +258,15 @@ func (m *console) link(l feed.Link) {
 }
 
 func (m *console) open(o feed.Opened) {
-	if o.Peer != m.peer {
-		return
+	if m.at.Thread == "" { // no turn has named it meanwhile
+		m.at.Thread = o.Thread
 	}
 	if o.Err != nil && !fault.Is(o.Err, fault.ThreadNotFound) {
 		m.problem(o.Err)
 	}
 	var past []string
 	for _, ev := range o.Events {
-		if ev.GetSource() == m.peer.Source() {
+		if ev.GetSource() == m.from.Peer.Source() {
 			past = append(past, message.Text(ev.GetContent()))
 		}
 	}
@@ -297,9 +292,9 @@ func (m *console) advise() {
 }
 
 func (m *console) watch(after int64) {
-	if !m.watching && m.start != nil {
+	if !m.watching && m.start != nil && m.at.Thread != "" {
 		m.watching = true
-		m.start(m.peer, m.thread, after)
+		m.start(m.at.Thread, after)
 	}
 }
 
@@ -307,7 +302,6 @@ func (m *console) watch(after int64) {
 // middle of it.
 func (m *console) see(s feed.Seen) {
 	switch {
-	case s.Peer != m.peer:
 	case m.busy():
 		m.later = append(m.later, s.Events...)
 	default:

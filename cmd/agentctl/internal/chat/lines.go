@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
@@ -36,7 +37,8 @@ type jsonReply struct {
 // conversation in order anyway, and a long input cannot fill its inbox. Standard output
 // gets nothing but replies, without escape sequences. A message that failed is reported
 // on standard error and does not stop the next one.
-func runLines(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
+func runLines(ctx context.Context, from *feed.Source) error {
+	e := from.Env
 	lines := make(chan inputLine)
 	go readLines(ctx, e.In, lines)
 	failed := false
@@ -48,7 +50,7 @@ func runLines(ctx context.Context, e *command.Env, agent string, peer message.Pe
 		case l = <-lines:
 		}
 		if strings.TrimSpace(l.text) != "" {
-			err := exchange(ctx, e, agent, peer, l.text)
+			err := exchange(ctx, from, l.text)
 			switch {
 			case err == nil:
 			case ctx.Err() != nil, command.Unavailable(err), fault.Is(err, fault.AgentNotFound):
@@ -69,8 +71,9 @@ func runLines(ctx context.Context, e *command.Env, agent string, peer message.Pe
 	}
 }
 
-func exchange(ctx context.Context, e *command.Env, agent string, peer message.Peer, text string) error {
-	id, _, err := message.Say(ctx, e, agent, peer, message.NewKey(), text)
+func exchange(ctx context.Context, from *feed.Source, text string) error {
+	e, agent := from.Env, from.Agent
+	id, _, err := message.Say(ctx, e, agent, from.Peer, from.Session, message.NewKey(), text)
 	if err != nil {
 		return err
 	}

@@ -46,11 +46,12 @@ type plain struct {
 }
 
 // runPlain holds the conversation until the input ends, or ctx, which aborts the run under way.
-func runPlain(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
+func runPlain(ctx context.Context, from *feed.Source) error {
+	e := from.Env
 	calls, cancel := context.WithCancel(ctx)
 	in, _ := e.Terminal()
 	p := &plain{
-		talk:  talk{ctx: ctx, from: &feed.Source{Env: e, Agent: agent}, peer: peer, thread: peer.Conversation()},
+		talk:  talk{ctx: ctx, from: from},
 		calls: calls, e: e, typed: in != nil,
 		lines: make(chan inputLine), msgs: make(chan tea.Msg), tools: map[string]string{},
 	}
@@ -145,7 +146,7 @@ func (p *plain) exchange(text string) (stay bool, err error) {
 	defer func() { p.busy, p.id = false, 0 }()
 	p.work.Go(func() {
 		defer close(done)
-		a, ok := p.from.Say(p.calls, p.peer, feed.Message{Key: message.NewKey(), Text: text})().(feed.Accepted)
+		a, ok := p.from.Say(p.calls, feed.Message{Key: message.NewKey(), Text: text})().(feed.Accepted)
 		if p.from.Send(a); ok && a.Err == nil {
 			p.from.Send(p.from.Attend(p.calls, a.ID)())
 		}
@@ -206,9 +207,7 @@ func (p *plain) show(m tea.Msg) {
 		}
 	case feed.Finished:
 		p.newest = m.ID
-		if t := m.Turn.GetThreadId(); t != "" {
-			p.thread = t
-		}
+		p.locate(m.Turn)
 		switch {
 		case m.OK:
 			p.say(agent, m.Reply)
@@ -228,6 +227,14 @@ func (p *plain) show(m tea.Msg) {
 		}
 	case feed.ApprovalChange:
 		p.question(m.Approval)
+	case feed.ResetResult:
+		if m.Err != nil {
+			p.problem(m.Err)
+			return
+		}
+		if p.note(m.Note); m.Text != "" {
+			p.later = append([]string{escaped(m.Text)}, p.later...)
+		}
 	case feed.CommandResult:
 		if p.note(m.Text); m.Err != nil {
 			p.problem(m.Err)

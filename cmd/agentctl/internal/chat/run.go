@@ -37,7 +37,7 @@ func (m *console) push() tea.Cmd {
 	if len(m.unsent) == 0 {
 		return nil
 	}
-	return m.from.Say(m.ctx, m.peer, m.unsent[0])
+	return m.from.Say(m.ctx, m.unsent[0])
 }
 
 func (m *console) accept(a feed.Accepted) tea.Cmd {
@@ -116,9 +116,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 	m.queue = m.queue[1:]
 	m.newest = f.ID
 	if t := f.Turn; t != nil {
-		if t.GetThreadId() != "" {
-			m.thread = t.GetThreadId()
-		}
+		m.locate(t)
 		if n := turn.SentMessages(t); n > 0 && (m.watching || t.GetReplyEventId() == 0) {
 			m.heard, m.heardFrom = n, t.GetInboundEventId()
 		}

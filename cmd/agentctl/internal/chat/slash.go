@@ -4,29 +4,36 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
-	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// commands are what can be typed after a slash, in the order of the help. The screen and
-// --plain have the same.
-var commands = []struct{ name, args, what string }{
+// commands are what can be typed after a slash, in the order of the help: one, or two that go
+// together. The screen and --plain have the same.
+var commands = []struct{ names, args, what string }{
 	{"help", "", "this text"},
-	{"status", "", "the state of the agent"},
-	{"abort", "", "stop the current run"},
-	{"approve", "", "allow the command that waits for your answer; also y"},
-	{"deny", "", "refuse it; also n"},
+	{"status usage", "", "the agent and this session; its tokens and their cost"},
+	{"stop abort", "", "stop the current run"},
+	{"approve deny", "", "allow or refuse the command that waits for you; also y, n"},
 	{"explain", "", "what happened to the last message, step by step"},
 	{"memory", "", "what the agent has written down"},
-	{"model", "[NAME]", "which model answers; with a name, another one"},
-	{"new", "[NAME]", "start another conversation; a name lets you return to it"},
-	{"copy", "", "put the last reply into the clipboard"},
-	{"fold", "", "show or hide thoughts and tool output"},
+	{"compact", "", "digest this conversation into the memory now"},
+	{"model", "[NAME]", "which model answers here; with a name, another one"},
+	{"think", "[LEVEL]", "how it thinks; with off, adaptive or a number, otherwise"},
+	{"new reset", "", "a new session, without what was said; /new TEXT begins it"},
+	{"copy fold", "", "copy the last reply; show or hide thoughts and tool output"},
 	{"quit", "", "leave; the current run continues"},
+}
+
+// names are all commands.
+func names() (all []string) {
+	for _, c := range commands {
+		all = append(all, strings.Fields(c.names)...)
+	}
+	return all
 }
 
 // The keys, below the commands; each line fits 80 columns.
@@ -46,7 +53,8 @@ Ctrl-C           abort the run and exit; Ctrl-D exits
 func help(keys string) string {
 	var b strings.Builder
 	for _, c := range commands {
-		fmt.Fprintf(&b, "/%-16s%s\n", strings.TrimSpace(c.name+" "+c.args), c.what)
+		name := "/" + strings.ReplaceAll(c.names, " ", ", /")
+		fmt.Fprintf(&b, "%-17s%s\n", strings.TrimSpace(name+" "+c.args), c.what)
 	}
 	return b.String() + "\n" + keys
 }
@@ -70,27 +78,44 @@ func literal(text string) string {
 	return text
 }
 
+// escaped is the text that is typed to send text, and not carry it out.
+func escaped(text string) string {
+	if strings.HasPrefix(text, "/") {
+		return "/" + text
+	}
+	return text
+}
+
 // candidates are the commands that begin with what is typed.
-func candidates(typed string) (names []string) {
+func candidates(typed string) (found []string) {
 	word, ok := strings.CutPrefix(typed, "/")
 	if !ok || strings.ContainsAny(word, " \n/") {
 		return nil
 	}
-	for _, c := range commands {
-		if strings.HasPrefix(c.name, word) {
-			names = append(names, c.name)
+	for _, name := range names() {
+		if strings.HasPrefix(name, word) {
+			found = append(found, name)
 		}
 	}
-	return names
+	return found
 }
 
 // talk is the conversation that the screen, or --plain, holds.
 type talk struct {
 	ctx    context.Context // of the program; bubbletea hands its commands none
 	from   *feed.Source
-	peer   message.Peer
-	thread string // its conversation
-	newest int64  // message that was last answered
+	at     feed.Place // what is known of where the conversation is
+	newest int64      // message that was last answered
+}
+
+// locate takes from a turn where the conversation is.
+func (t *talk) locate(of *registry.Turn) {
+	if of.GetThreadId() != "" && of.GetThreadId() != t.at.Thread {
+		t.at = feed.Place{Thread: of.GetThreadId()}
+	}
+	if of.GetSessionKey() != "" {
+		t.at.Key = of.GetSessionKey()
+	}
 }
 
 // The answers to commands that cannot be carried out now.
@@ -99,38 +124,39 @@ const (
 	noQuestion = "no command waits for an answer"
 	noReply    = "there is no reply to copy"
 	noRun      = "nothing is under way"
-	aRun       = "a run is under way; wait for it, or /abort it first"
+	aRun       = "a run is under way; wait for it, or /stop it first"
 )
 
 // asks carries out the commands that ask the services only; ok is false for all others.
 func (t *talk) asks(name, rest string) (cmd tea.Cmd, ok bool) {
 	switch name {
 	case "status":
-		return t.from.Status(t.ctx), true
+		return t.from.Status(t.ctx, t.at), true
+	case "usage":
+		return t.from.Usage(t.ctx, t.at), true
 	case "explain":
 		if t.newest == 0 {
 			return func() tea.Msg { return feed.CommandResult{Text: noAnswer} }, true
 		}
 		return t.from.Explain(t.ctx, t.newest), true
 	case "memory":
-		return t.from.Memory(t.ctx, t.peer, t.thread), true
+		return t.from.Memory(t.ctx, t.at), true
+	case "compact":
+		return t.from.Compact(t.ctx, t.at), true
 	case "model":
-		return t.from.Model(t.ctx, rest), true
+		return t.from.Model(t.ctx, t.at, rest), true
+	case "think":
+		return t.from.Thinking(t.ctx, t.at, rest), true
 	}
 	return nil, false
 }
 
-// turnTo begins with another conversation, and says how to return to the first one.
-func (t *talk) turnTo(name string, now time.Time) (note string, err error) {
-	if name == "" {
-		name = "c" + now.UTC().Format("20060102.150405")
+// renew lets the next message begin a new session: text, if there is one.
+func (t *talk) renew(name, text string) tea.Cmd {
+	if name != "new" {
+		text = ""
 	}
-	peer, err := message.ParsePeer(name)
-	if err != nil {
-		return "", err
-	}
-	t.peer, t.thread = peer, peer.Conversation()
-	return fmt.Sprintf("--- conversation %s\nback to the first one: /new cli; from the shell: agentctl chat %s --thread %s", peer, t.from.Agent, peer), nil
+	return t.from.Reset(t.ctx, t.at, name, text)
 }
 
 // ended is said of a message whose run was aborted.
@@ -149,17 +175,17 @@ func unknown(name string) string {
 
 // complete adds what all candidates have in common.
 func (m *console) complete() {
-	names := candidates(m.input.Value())
-	if len(names) == 0 {
+	found := candidates(m.input.Value())
+	if len(found) == 0 {
 		return
 	}
-	common := names[0]
-	for _, n := range names[1:] {
+	common := found[0]
+	for _, n := range found[1:] {
 		for !strings.HasPrefix(n, common) {
 			common = common[:len(common)-1]
 		}
 	}
-	if len(names) == 1 {
+	if len(found) == 1 {
 		common += " "
 	}
 	m.set("/" + common)
@@ -170,19 +196,24 @@ func (m *console) command(name, rest string) tea.Cmd {
 	if cmd, ok := m.asks(name, rest); ok {
 		m.said.Note("\n" + strings.TrimSpace("/"+name+" "+rest))
 		if name == "model" {
-			return tea.Sequence(cmd, m.from.Describe(m.ctx))
+			return tea.Sequence(cmd, m.from.Describe(m.ctx, m.at))
 		}
 		return cmd
 	}
 	switch name {
 	case "help":
 		m.said.Quote("\n" + help(screenKeys))
-	case "abort":
+	case "stop", "abort":
 		return m.abort()
 	case "approve", "deny":
 		return m.answer(name == "approve")
-	case "new":
-		return m.another(rest)
+	case "new", "reset":
+		if m.busy() {
+			m.said.Problem(aRun)
+			return nil
+		}
+		m.said.Note("\n" + strings.TrimSpace("/"+name+" "+rest))
+		return m.renew(name, rest)
 	case "copy":
 		if m.said.Last() == "" {
 			m.said.Note(noReply)
@@ -200,20 +231,17 @@ func (m *console) command(name, rest string) tea.Cmd {
 	return nil
 }
 
-// another goes to another conversation with the agent; the one so far stays.
-func (m *console) another(name string) tea.Cmd {
-	if m.busy() {
-		m.said.Problem(aRun)
+// renewed shows that the next message begins a new session, and sends it where it was given.
+func (m *console) renewed(r feed.ResetResult) tea.Cmd {
+	if r.Err != nil {
+		m.problem(r.Err)
 		return nil
 	}
-	note, err := m.turnTo(name, m.now())
-	if err != nil {
-		m.problem(err)
+	m.said.Note(r.Note)
+	if r.Text == "" {
 		return nil
 	}
-	m.begin()
-	m.said.Note("\n" + note)
-	return m.from.Past(m.ctx, m.peer)
+	return m.say(r.Text)
 }
 
 // command carries out one in the conversation of lines; false leaves it.
@@ -225,7 +253,7 @@ func (p *plain) command(name, rest string) bool {
 	switch name {
 	case "help":
 		p.note(help(plainKeys))
-	case "abort":
+	case "stop", "abort":
 		if p.id == 0 {
 			p.note(noRun)
 			return true
@@ -235,8 +263,12 @@ func (p *plain) command(name, rest string) bool {
 		if !p.answer(name == "approve") {
 			p.note(noQuestion)
 		}
-	case "new":
-		p.another(rest)
+	case "new", "reset":
+		if p.busy {
+			p.note(aRun)
+			return true
+		}
+		p.show(p.renew(name, rest)())
 	case "copy":
 		p.note("with --plain the clipboard is left alone: it needs an escape sequence")
 	case "fold":
@@ -247,17 +279,4 @@ func (p *plain) command(name, rest string) bool {
 		p.note(unknown(name))
 	}
 	return true
-}
-
-func (p *plain) another(name string) {
-	if p.busy {
-		p.note(aRun)
-		return
-	}
-	note, err := p.turnTo(name, time.Now())
-	if err != nil {
-		p.problem(err)
-		return
-	}
-	p.note(note)
 }

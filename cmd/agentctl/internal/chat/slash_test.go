@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func lines(t *testing.T) (p *plain, notes *strings.Builder) {
 	notes = &strings.Builder{}
 	e := command.New(strings.NewReader(""), &strings.Builder{}, notes, func(string) string { return "" }, "test")
 	return &plain{
-		talk:  talk{ctx: t.Context(), from: &feed.Source{Env: e, Agent: "a1", Send: func(tea.Msg) {}}, peer: message.Console},
+		talk:  talk{ctx: t.Context(), from: &feed.Source{Env: e, Agent: "a1", Peer: message.Console, Send: func(tea.Msg) {}}},
 		calls: t.Context(), e: e, tools: map[string]string{},
 	}, notes
 }
@@ -25,21 +26,22 @@ func lines(t *testing.T) (p *plain, notes *strings.Builder) {
 // Every command of the help is known on the screen and in --plain, and one that is not there
 // has the same answer in both.
 func TestCommandsAreTheSame(t *testing.T) {
-	for _, c := range commands {
+	for _, name := range names() {
 		m := typing(t)
 		m.said.Reply("copied")
-		if m.command(c.name, ""); strings.Contains(shown(m), "there is no command") {
-			t.Errorf("the screen does not know /%s", c.name)
+		if m.command(name, ""); strings.Contains(shown(m), "there is no command") {
+			t.Errorf("the screen does not know /%s", name)
 		}
 		p, notes := lines(t)
-		if cmd, ok := p.asks(c.name, ""); ok != (cmd != nil) {
-			t.Errorf("/%s asks %v, but has a call: %v", c.name, ok, cmd != nil)
+		if cmd, ok := p.asks(name, ""); ok != (cmd != nil) {
+			t.Errorf("/%s asks %v, but has a call: %v", name, ok, cmd != nil)
 		} else if ok {
 			continue // a service is needed
 		}
-		stay := p.command(c.name, "")
-		if stay == (c.name == "quit") || stay && notes.Len() == 0 || strings.Contains(notes.String(), "there is no command") {
-			t.Errorf("/%s with --plain: stays %v, %q", c.name, stay, notes)
+		p.busy = true // what begins a session needs a service otherwise
+		stay := p.command(name, "")
+		if stay == (name == "quit") || stay && notes.Len() == 0 || strings.Contains(notes.String(), "there is no command") {
+			t.Errorf("/%s with --plain: stays %v, %q", name, stay, notes)
 		}
 	}
 	m := typing(t)
@@ -54,25 +56,60 @@ func TestCommandsAreTheSame(t *testing.T) {
 	}
 	notes.Reset()
 	p.command("help", "")
+	for _, name := range names() {
+		if !strings.Contains(notes.String(), "/"+name) {
+			t.Errorf("/%s is not in the help of --plain", name)
+		}
+	}
 	for _, c := range commands {
-		if !strings.Contains(notes.String(), "/"+c.name) || !strings.Contains(notes.String(), c.what) {
-			t.Errorf("/%s is not in the help of --plain", c.name)
+		if !strings.Contains(notes.String(), c.what) {
+			t.Errorf("%q is not in the help of --plain", c.what)
 		}
 	}
 }
 
-// /new goes to a conversation of its own, but not in the middle of a run.
-func TestNewWithPlain(t *testing.T) {
+// S4-32, S4-33: /new and /reset say what becomes of the next message and of the earlier ones;
+// in the middle of a run they wait for its end. A text of /new is sent in the new session.
+func TestNewSession(t *testing.T) {
+	const note = "New session: the next message begins it. Earlier messages stay in `agentctl sessions history agent:a1:console:cli:dm:cli --all`."
+	m := typing(t)
+	if cmd := m.command("new", "first words"); cmd == nil || !strings.Contains(shown(m), "/new first words") {
+		t.Errorf("nothing is asked:\n%s", shown(m))
+	}
+	m.Update(feed.ResetResult{Note: note, Text: "/first words"})
+	if s := strings.Join(strings.Fields(shown(m)), " "); !strings.Contains(s, note) || len(m.unsent) != 1 || m.unsent[0].Text != "/first words" {
+		t.Errorf("unsent %+v:\n%s", m.unsent, shown(m))
+	}
+	for _, name := range []string{"new", "reset"} { // the text is under way
+		if cmd := m.command(name, ""); cmd != nil || !strings.Contains(shown(m), "! "+aRun) {
+			t.Errorf("/%s in a run:\n%s", name, shown(m))
+		}
+	}
+	m = typing(t)
+	m.Update(feed.ResetResult{Err: errors.New("no such luck"), Text: "lost?"})
+	if s := shown(m); !strings.Contains(s, "! no such luck") || len(m.unsent) != 0 {
+		t.Errorf("unsent %+v:\n%s", m.unsent, s)
+	}
+
 	p, notes := lines(t)
-	p.busy = true
-	if p.command("new", "plans"); p.peer != message.Console || !strings.Contains(notes.String(), aRun) {
-		t.Errorf("in a run: %s, %q", p.peer, notes)
+	p.show(feed.ResetResult{Note: note, Text: "/first words"})
+	if notes.String() != note+"\n" || len(p.later) != 1 || p.later[0] != "//first words" {
+		t.Errorf("%q, later %q", notes, p.later)
 	}
-	p.busy = false
-	if p.command("new", "plans"); p.peer != "plans" || p.thread != "threads/peers/cli-plans" || !strings.Contains(notes.String(), "--- conversation plans") {
-		t.Errorf("%s, %s, %q", p.peer, p.thread, notes)
+	if _, _, command := slash(p.later[0]); command || literal(p.later[0]) != "/first words" {
+		t.Errorf("%q is not sent as it was given", p.later[0])
 	}
-	if p.command("new", "not a/name"); p.peer != "plans" || !strings.Contains(notes.String(), "Error: ") {
-		t.Errorf("a bad name: %s, %q", p.peer, notes)
+	p.show(feed.ResetResult{Err: errors.New("no such luck"), Text: "lost?"})
+	if !strings.Contains(notes.String(), "Error: no such luck") || len(p.later) != 1 || !p.failed {
+		t.Errorf("%q, later %q", notes, p.later)
+	}
+}
+
+// The banner names a conversation that is not the first one of the console.
+func TestBannerNamesTheSession(t *testing.T) {
+	const key = "agent:a1:telegram:group:-100"
+	m := newConsole(t.Context(), &feed.Source{Agent: "a1", Peer: message.Console, Session: key}, false)
+	if s := shown(m); !strings.HasPrefix(s, " a1 · session "+key+" ") {
+		t.Errorf("banner:\n%s", s)
 	}
 }

@@ -61,8 +61,11 @@ func (m *console) banner() []string {
 	if m.model != nil {
 		parts = append(parts, cmp.Or(m.model.Title(), "model unknown"))
 	}
-	if m.peer != message.Console {
-		parts = append(parts, "conversation "+string(m.peer))
+	switch {
+	case m.from.Session != "":
+		parts = append(parts, "session "+m.from.Session)
+	case m.from.Peer != message.Console:
+		parts = append(parts, "conversation "+string(m.from.Peer))
 	}
 	line := clip(" "+m.said.Line(strings.Join(parts, " · ")), m.width)
 	return []string{lipgloss.NewStyle().Reverse(true).Render(line + strings.Repeat(" ", max(m.width-lipgloss.Width(line), 0)))}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -64,6 +65,32 @@ func TestPeers(t *testing.T) {
 	for _, name := range []string{"a/b", "A", "-", "a:b", strings.Repeat("x", 64), "ä"} {
 		if _, err := ParsePeer(name); !fault.Is(err, fault.WrongUsage) {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// S4-28, S4-29: the key of the console's conversation follows the thread that stores it.
+func TestSessionKeys(t *testing.T) {
+	for thread, want := range map[string]string{
+		Console.Conversation():        "agent:a1:console:cli:dm:cli",
+		"threads/channels/cli":        "agent:a1:console:cli:all",
+		"threads/main":                "agent:a1:home",
+		"threads/dms/console-cli":     "agent:a1:console:dm:cli",
+		"threads/dms/cli":             "agent:a1:dm:cli",
+		"threads/peers/telegram-1207": "agent:a1:console:cli:dm:cli",
+	} {
+		got := Console.SessionKey("a1", thread, "home")
+		k, err := sessionkey.Parse(got)
+		if got != want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", thread, got, err, want)
+		}
+		if k.Thread() != thread && !strings.HasSuffix(thread, "1207") {
+			t.Errorf("%s has the thread %s, not %s", got, k.Thread(), thread)
+		}
+	}
+	for _, p := range []Peer{Console, "plan.b_2"} { // the thread of a message without a key
+		if k, err := sessionkey.Parse(p.SessionKey("a1", p.Conversation(), "main")); err != nil || k.Thread() != p.Conversation() {
+			t.Errorf("%s: %+v, %v", p, k, err)
 		}
 	}
 }

@@ -33,13 +33,14 @@ func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.N
 	return r, nil
 }
 
-// Say pushes a text of the console.
-func Say(ctx context.Context, e *command.Env, agent string, from Peer, key, text string) (id int64, duplicate bool, err error) {
+// Say pushes a text of the console. With a session key it belongs to that conversation, else
+// to the one of the peer.
+func Say(ctx context.Context, e *command.Env, agent string, from Peer, session, key, text string) (id int64, duplicate bool, err error) {
 	content := from.Envelope(key, text)
 	if err := CheckText(content, text); err != nil {
 		return 0, false, err
 	}
-	r, err := Push(ctx, e, agent, key, &registry.NewEvent{Source: from.Source(), Type: thread.TypeMessage, Content: content})
+	r, err := Push(ctx, e, agent, key, &registry.NewEvent{Source: from.Source(), Type: thread.TypeMessage, Content: content, SessionKey: session})
 	if err != nil {
 		return 0, false, err
 	}

@@ -13,6 +13,7 @@ package usage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -90,7 +91,10 @@ func collect(ctx context.Context, e *command.Env, args []string, by string, sinc
 	if err != nil {
 		return out, err
 	}
-	prices := pricesOf(ctx, e)
+	prices, err := pricesOf(ctx, e)
+	if err != nil {
+		e.Note("no costs: the runner, which knows the prices, does not answer")
+	}
 	rows := map[[2]string]*row{}
 	for _, id := range ids {
 		sums, err := command.Pages(func(token string) ([]*registry.UsageSum, string, error) {
@@ -156,12 +160,11 @@ func (r *row) add(s *registry.UsageSum, prices map[string]price.Price) {
 }
 
 // pricesOf asks the runner; without it nothing has a price.
-func pricesOf(ctx context.Context, e *command.Env) map[string]price.Price {
+func pricesOf(ctx context.Context, e *command.Env) (map[string]price.Price, error) {
 	out := map[string]price.Price{}
 	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
 	if err != nil {
-		e.Note("no costs: the runner, which knows the prices, does not answer")
-		return out
+		return out, err
 	}
 	for _, p := range r.GetProviders() {
 		for _, m := range p.GetModels() {
@@ -170,7 +173,50 @@ func pricesOf(ctx context.Context, e *command.Env) map[string]price.Price {
 			}
 		}
 	}
-	return out
+	return out, nil
+}
+
+// OfThread describes in a line the answers of one conversation since a time, the zero one for
+// all: their tokens and what they cost. It prints nothing.
+func OfThread(ctx context.Context, e *command.Env, agent, thread string, since time.Time) (string, error) {
+	req := &registry.SumUsageRequest{AgentId: agent}
+	if !since.IsZero() {
+		req.Since = timestamppb.New(since)
+	}
+	sums, err := command.Pages(func(token string) ([]*registry.UsageSum, string, error) {
+		req.PageToken = token
+		r, err := e.Turns().SumUsage(ctx, req)
+		return r.GetSums(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return "", err
+	}
+	prices, away := pricesOf(ctx, e)
+	var all row
+	for _, s := range sums {
+		if s.GetThreadId() == thread {
+			all.add(s, prices)
+		}
+	}
+	return all.line(away != nil), nil
+}
+
+// line is a row in words; unpriced says that no price is known now.
+func (r *row) line(unpriced bool) string {
+	in := fmt.Sprintf("%d tokens in", r.Input)
+	if r.CachedInput > 0 {
+		in += fmt.Sprintf(" (%d cached)", r.CachedInput)
+	}
+	cost := "cost " + r.cost()
+	switch {
+	case r.Answers == 0:
+		return "no answers"
+	case unpriced:
+		cost = "cost not known: no runner answers"
+	case r.Cost == nil:
+		cost = "cost not known: a model has no price"
+	}
+	return fmt.Sprintf("%s, %s, %d out, %s", command.Count(r.Answers, "answer"), in, r.Output, cost)
 }
 
 func show(e *command.Env, a account) error {

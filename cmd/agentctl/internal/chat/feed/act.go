@@ -32,8 +32,13 @@ type AbortResult struct {
 
 // bounded makes a command of a call that takes as long as --timeout at most.
 func (s *Source) bounded(ctx context.Context, call func(ctx context.Context) (string, error)) tea.Cmd {
+	return func() tea.Msg { return s.within(ctx, s.Env.Flags.Timeout, call)() }
+}
+
+// within is bounded with another limit.
+func (s *Source) within(ctx context.Context, limit time.Duration, call func(ctx context.Context) (string, error)) tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, s.Env.Flags.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		text, err := call(ctx)
 		return CommandResult{text, err}
@@ -53,8 +58,8 @@ func (s *Source) Abort(ctx context.Context, id int64) tea.Cmd {
 	}
 }
 
-// Status shows the state of the agent.
-func (s *Source) Status(ctx context.Context) tea.Cmd {
+// Status shows the state of the agent and of the conversation.
+func (s *Source) Status(ctx context.Context, at Place) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		r, err := s.Env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: s.Agent})
 		if err != nil {
@@ -81,45 +86,55 @@ func (s *Source) Status(ctx context.Context) tea.Cmd {
 				fmt.Fprintf(&b, "\nmessage %d waits: %s", first.GetInboxId(), w)
 			}
 		}
-		fmt.Fprintf(&b, "\nmodel: %s", s.model(ctx))
+		text, model, err := s.describeSession(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "\nmodel: %s%s\nversion: agentctl %s", s.model(ctx, model), text, s.Env.Version)
 		return b.String(), nil
 	})
 }
 
-// model is what answers, in one line. A runner that is away is not waited for long.
-func (s *Source) model(ctx context.Context) string {
+// model is what answers, in one line; want is that of the session, if it has one. A runner
+// that is away is not waited for long.
+func (s *Source) model(ctx context.Context, want string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	m := ModelOf(ctx, s.Env, s.Agent)
+	m := modelOf(ctx, s.Env, s.Agent, want)
 	if m.Offline {
 		return "none, the offline stand-in answers"
 	}
 	return cmp.Or(m.Title(), "unknown, no runner answers")
 }
 
-// Model shows which model the agent has, or sets it: MODEL or PROVIDER/MODEL.
-func (s *Source) Model(ctx context.Context, want string) tea.Cmd {
+// Model shows which model answers in the conversation, or sets it: MODEL or PROVIDER/MODEL.
+func (s *Source) Model(ctx context.Context, at Place, want string) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		if want == "" {
-			return "model: " + s.model(ctx) + "\nto change it: /model MODEL, or /model PROVIDER/MODEL", nil
-		}
-		name, model, both := strings.Cut(want, "/")
-		if !both {
-			name, model = "", want
-		}
-		note, err := s.checkModel(ctx, name, model)
-		if err != nil {
-			return "", err
-		}
-		for _, kv := range [][2]string{{"pai.provider", name}, {"pai.model", model}} {
-			if kv[1] == "" {
-				continue
+			found, _, err := s.session(ctx, at)
+			if err != nil {
+				return "", err
 			}
-			if _, err := s.Env.Agents().SetAgentConfig(ctx, &registry.SetAgentConfigRequest{AgentId: s.Agent, Key: kv[0], Value: kv[1]}); err != nil {
+			return "model: " + s.model(ctx, found.GetOverrides().GetModel()) +
+				"\nto change it: /model MODEL, or /model PROVIDER/MODEL; /model default: as the settings say", nil
+		}
+		value, note := want, ""
+		if want == asAgent {
+			value = ""
+		} else {
+			name, model, both := strings.Cut(want, "/")
+			if !both {
+				name, model = "", want
+			}
+			var err error
+			if note, err = s.checkModel(ctx, name, model); err != nil {
 				return "", err
 			}
 		}
-		return "model: " + want + ", from the next message on, in all conversations of " + s.Agent + note, nil
+		if err := s.patch(ctx, at, func(r *registry.PatchSessionRequest) { r.Model = &value }); err != nil {
+			return "", err
+		}
+		return "model: " + want + ", from the next message on, in this conversation" + note, nil
 	})
 }
 
@@ -142,10 +157,14 @@ func (s *Source) checkModel(ctx context.Context, name, model string) (note strin
 }
 
 // Memory shows what the agent has written down that bears on this conversation.
-func (s *Source) Memory(ctx context.Context, peer message.Peer, conversation string) tea.Cmd {
+func (s *Source) Memory(ctx context.Context, at Place) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		at, err := s.locate(ctx, at)
+		if err != nil {
+			return "", err
+		}
 		var parts []string
-		for _, name := range []string{route.MemoryAgentFile, route.MemoryUserFile(peer.Tuple()), route.MemoryThreadFile(conversation)} {
+		for _, name := range []string{route.MemoryAgentFile, route.MemoryUserFile(s.Peer.Tuple()), route.MemoryThreadFile(at.Thread)} {
 			r, err := s.Env.Agents().ReadAgentFile(ctx, &registry.ReadAgentFileRequest{AgentId: s.Agent, Name: "memory/" + name})
 			if err != nil {
 				return "", err

@@ -31,14 +31,12 @@ type (
 		OK    bool // there is a reply
 		Err   error
 	}
-	// Seen are message events of a conversation, from whoever.
-	Seen struct {
-		Peer   message.Peer
-		Events []*registry.Event
-	}
-	// Opened is the past of a conversation; Head 0 means there is none yet.
+	// Seen are message events of the conversation, of all its senders.
+	Seen struct{ Events []*registry.Event }
+	// Opened is the past of the conversation, and the thread that stores it; Head 0 means
+	// there is none yet.
 	Opened struct {
-		Peer   message.Peer
+		Thread string
 		Events []*registry.Event
 		Head   int64
 		Err    error
@@ -48,11 +46,15 @@ type (
 // Message is a message that was typed.
 type Message struct{ Key, Text string }
 
-// Source asks the services for the screen about one agent.
+// Source asks the services for the screen about one conversation with an agent.
 type Source struct {
 	Env   *command.Env
 	Agent string
-	Send  func(tea.Msg)
+	// Peer is who speaks. Session is the key of the conversation; empty: it is the one of the
+	// peer.
+	Peer    message.Peer
+	Session string
+	Send    func(tea.Msg)
 }
 
 // again is the pause before a service that is away is asked again.
@@ -60,10 +62,10 @@ const again = 300 * time.Millisecond
 
 // Say pushes a message, however long the registry is away: its key makes the
 // repeat harmless.
-func (s *Source) Say(ctx context.Context, from message.Peer, what Message) tea.Cmd {
+func (s *Source) Say(ctx context.Context, what Message) tea.Cmd {
 	return func() tea.Msg {
 		for {
-			id, _, err := message.Say(ctx, s.Env, s.Agent, from, what.Key, what.Text)
+			id, _, err := message.Say(ctx, s.Env, s.Agent, s.Peer, s.Session, what.Key, what.Text)
 			if !command.Unavailable(err) || ctx.Err() != nil {
 				return Accepted{id, err}
 			}
@@ -118,21 +120,25 @@ const (
 	pastMessages = 100
 )
 
-// Past are the newest messages of a conversation, and the id to watch from.
+// Past are the newest messages of the conversation, and the id to watch from.
 // There is no conversation before the first message.
-func (s *Source) Past(ctx context.Context, peer message.Peer) tea.Cmd {
+func (s *Source) Past(ctx context.Context) tea.Cmd {
 	return func() tea.Msg {
+		at, err := s.locate(ctx, Place{})
+		if err != nil {
+			return Opened{Err: err}
+		}
 		r, err := s.Env.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{
-			Thread: &registry.ThreadRef{AgentId: s.Agent, ThreadId: peer.Conversation()},
+			Thread: &registry.ThreadRef{AgentId: s.Agent, ThreadId: at.Thread},
 			Filter: messages, Tail: true, Limit: pastMessages,
 		})
-		return Opened{peer, r.GetEvents(), r.GetHeadId(), err}
+		return Opened{at.Thread, r.GetEvents(), r.GetHeadId(), err}
 	}
 }
 
-// Watch reports every new message of a conversation, also of those that came
+// Watch reports every new message of the conversation, also of those that came
 // from another window. It resumes after the last id when the registry was away.
-func (s *Source) Watch(ctx context.Context, peer message.Peer, conversation string, after int64) {
+func (s *Source) Watch(ctx context.Context, conversation string, after int64) {
 	for ctx.Err() == nil {
 		stream, err := s.Env.Threads().WatchEvents(ctx, &registry.WatchEventsRequest{
 			Thread: &registry.ThreadRef{AgentId: s.Agent, ThreadId: conversation}, AfterId: after, Filter: messages,
@@ -141,7 +147,7 @@ func (s *Source) Watch(ctx context.Context, peer message.Peer, conversation stri
 			var r *registry.WatchEventsResponse
 			if r, err = stream.Recv(); err == nil && len(r.GetEvents()) > 0 {
 				after = r.GetEvents()[len(r.GetEvents())-1].GetId()
-				s.Send(Seen{peer, r.GetEvents()})
+				s.Send(Seen{r.GetEvents()})
 			}
 		}
 		_ = pause.For(ctx, again)

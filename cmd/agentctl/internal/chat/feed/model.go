@@ -29,12 +29,22 @@ type Model struct {
 
 // ModelOf asks the services for the model of an agent. A runner that is starting is waited
 // for until ctx ends; what cannot be found out is left empty.
-func ModelOf(ctx context.Context, e *command.Env, agent string) (m Model) {
+func ModelOf(ctx context.Context, e *command.Env, agent string) Model {
+	return modelOf(ctx, e, agent, "")
+}
+
+// modelOf is ModelOf with the model that was set for a session; empty: none was.
+func modelOf(ctx context.Context, e *command.Env, agent, session string) (m Model) {
 	set, err := e.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: agent})
 	if err != nil {
 		return m // the first message says what is wrong with the agent
 	}
 	name, model := provider.ChosenOf(set)
+	if of, other, both := strings.Cut(session, "/"); both {
+		name, model = of, other
+	} else if session != "" {
+		model = session
+	}
 	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return m
@@ -54,6 +64,9 @@ func ModelOf(ctx context.Context, e *command.Env, agent string) (m Model) {
 			m.Origin = v.GetOrigin()
 		}
 	}
+	if session != "" {
+		m.Origin = "this session"
+	}
 	m.Name = strings.Trim(name+"/"+model, "/")
 	if p := provider.Check(ctx, e, name, model); p != nil {
 		m.Problem = "the model of " + agent + " cannot be used: " + p.What + " - " + p.Fix
@@ -61,12 +74,14 @@ func ModelOf(ctx context.Context, e *command.Env, agent string) (m Model) {
 	return m
 }
 
-// Describe asks for the model of the agent.
-func (s *Source) Describe(ctx context.Context) tea.Cmd {
+// Describe asks for the model of the conversation. A session that cannot be read has none of
+// its own.
+func (s *Source) Describe(ctx context.Context, at Place) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, s.Env.Flags.Timeout)
 		defer cancel()
-		return ModelOf(ctx, s.Env, s.Agent)
+		found, _, _ := s.session(ctx, at)
+		return modelOf(ctx, s.Env, s.Agent, found.GetOverrides().GetModel())
 	}
 }
 
