@@ -29,9 +29,6 @@ func leaves(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// aKey is the key of the first conversation of a1 with the console.
-const aKey = "agent:a1:console:cli:dm:cli"
-
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{

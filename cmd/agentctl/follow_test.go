@@ -156,7 +156,7 @@ func TestChatShowsARunThatIsOver(t *testing.T) {
 	agentOf(t, home)
 	e := owner(t, home)
 	ctx := t.Context()
-	id, _, err := message.Say(ctx, e, "a1", message.Console, message.NewKey(), "use a tool")
+	id, _, err := message.Say(ctx, e, "a1", message.Console, "", message.NewKey(), "use a tool")
 	if err != nil {
 		t.Fatal(err)
 	}

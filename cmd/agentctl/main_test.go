@@ -16,6 +16,9 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 )
 
+// aKey is the key of the first conversation of a1 with the console.
+const aKey = "agent:a1:console:cli:dm:cli"
+
 var update = flag.Bool("update", false, "write the golden files of testdata/golden")
 
 // programs is where the real programs are built, once for all scripts.

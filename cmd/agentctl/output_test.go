@@ -16,22 +16,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // person runs command lines in the home of a world.
 func person(w *world.World) func(args ...string) outcome {
-	return func(args ...string) outcome {
-		var out, errs bytes.Buffer
-		args = append([]string{"--runner", "unix://" + filepath.Join(w.Home, "run/runner0.sock")}, args...)
-		if args[2] == cobra.ShellCompRequestCmd { // comes first
-			args = append(args[2:3:3], append(args[:2:2], args[3:]...)...)
-		}
-		code := Main(args, strings.NewReader(""), &out, &errs, func(name string) string {
-			return map[string]string{"THECLAW_HOME": w.Home, "PATH": os.Getenv("PATH")}[name]
-		})
-		return outcome{code, out.String(), errs.String()}
+	return func(args ...string) outcome { return typing(w, "", args...) }
+}
+
+// typing runs a command line with something on standard input.
+func typing(w *world.World, in string, args ...string) outcome {
+	var out, errs bytes.Buffer
+	args = append([]string{"--runner", "unix://" + filepath.Join(w.Home, "run/runner0.sock")}, args...)
+	if args[2] == cobra.ShellCompRequestCmd { // comes first
+		args = append(args[2:3:3], append(args[:2:2], args[3:]...)...)
 	}
+	code := Main(args, strings.NewReader(in), &out, &errs, func(name string) string {
+		return map[string]string{"THECLAW_HOME": w.Home, "PATH": os.Getenv("PATH")}[name]
+	})
+	return outcome{code, out.String(), errs.String()}
 }
 
 // What differs between two calls of one command.
@@ -81,8 +85,14 @@ func TestOutputs(t *testing.T) {
 	if o := do("certs", "init"); o.code != 0 {
 		t.Fatal(o.err)
 	}
+	w.Say(t, "a1", source.Console, "say: hi")
+	if o := do("bindings", "add", "a1", "--channel", "discord", "--guild", "81"); o.code != 0 {
+		t.Fatal(o.err)
+	}
 	n := 0
 	for _, line := range []string{
+		"sessions list a1", "sessions show " + aKey, "sessions history " + aKey, "sessions patch " + aKey + " --title x", "sessions reset " + aKey, "sessions archive " + aKey,
+		"bindings list", "bindings test --channel discord --peer channel:7 --guild 81",
 		"list", "status", "status a1", "threads a1", "turns a1", "explain a1 2", "errors list", "dlq list", "config effective a1", "config get a1 kind",
 		"config set a1 retry.max_attempts 4", "config explain", "config explain sandbox", "lease list", "providers list", "usage", "usage --by peer", "memory show a1", "context show a1 threads/peers/main-bob",
 		"log show a1", "certs show", "certs issue runner-2", "top --once", "version", "prune", "file get a1 IDENTITY.md", "run wait a1 " + key, "init a3", "start a1", "start a1 a2", "stop a2", "bootstrap",
@@ -169,6 +179,7 @@ func candidates(o outcome) (out []string) {
 func TestCompletion(t *testing.T) {
 	w, key := twoAgents(t)
 	do := person(w)
+	w.Say(t, "a2", source.Console, "say: hi")
 	stuck := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(stuck, "run"), 0o700); err != nil {
 		t.Fatal(err)
@@ -192,7 +203,10 @@ func TestCompletion(t *testing.T) {
 		{"explain a1", "", "2 1"},
 		{"cancel a1", "2", "2"},
 		{"run wait a1", key[:40], key},
-		{"run stream a2", "", ""},
+		{"sessions show", "agent:a2:", "agent:a2:console:cli:dm:cli"},
+		{"chat a2 --session", "agent:a2:con", "agent:a2:console:cli:dm:cli"},
+		{"sessions list a1 --kind", "gr", "group"},
+		{"bindings remove", "", ""},
 		{"dlq retry a1", "", "t:1"},
 		{"dlq drop a1 t:1", "", ""},
 		{"approvals approve", "", ""},

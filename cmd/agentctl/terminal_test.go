@@ -135,13 +135,13 @@ func TestChatAtATerminal(t *testing.T) {
 	m.shows("> two")
 	m.do("send-keys", "C-c")
 	m.shows("> Say something")
-	// Commands are completed, and another conversation begins empty.
-	m.do("send-keys", "/st", "Tab", "Enter")
-	m.shows("a1 is started, 0 waiting in its inbox", "model: none, the offline stand-in answers")
-	m.do("send-keys", "/new plans", "Enter")
-	m.shows("--- conversation plans")
+	// Commands are completed, and a new session begins empty.
+	m.do("send-keys", "/sta", "Tab", "Enter")
+	m.shows("a1 is started, 0 waiting in its inbox", "model: none, the offline stand-in answers", "session: agent:a1:console:cli:dm:cli", "epoch: ", "tokens: ", "version: ")
+	m.do("send-keys", "/new recall", "Enter")
+	m.shows("New session: the next message begins it.", "you: recall", "a1: offline: I see no earlier message of yours.")
 	m.do("send-keys", "recall", "Enter")
-	m.shows("a1: offline: I see no earlier message of yours.")
+	m.shows("a1: offline: your earlier messages (1):", "1. recall")
 	m.do("send-keys", "C-c")
 	m.shows("exit=0")
 }
@@ -223,7 +223,7 @@ func TestTopAtATerminal(t *testing.T) {
 	agentOf(t, home)
 	m := terminal(t, ctl(t, home, "", "top --every 1s"))
 	m.shows("1 agent, 0 waiting", "AGENT", "a1", "started")
-	if _, _, err := message.Say(t.Context(), owner(t, home), "a1", message.Console, message.NewKey(), "hello"); err != nil {
+	if _, _, err := message.Say(t.Context(), owner(t, home), "a1", message.Console, "", message.NewKey(), "hello"); err != nil {
 		t.Fatal(err)
 	}
 	m.shows("0.02 turns/s", "a1")

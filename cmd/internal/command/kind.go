@@ -45,51 +45,52 @@ const (
 
 // The kinds of flags; those of arguments are in [operands].
 var (
-	Agent        = Kind{Noun: "agent id", Most: nameMost, Check: ID, offer: offerAgents}
-	NewAgent     = Kind{Noun: "agent id", Most: nameMost, Check: ID, Any: true}
-	Path         = Kind{Noun: "path", Most: pathMost, Any: true, Fix: "give the path of a file or directory"}
-	File         = Kind{Noun: "file", Most: pathMost, Fix: "give the path of a file that exists"}
-	Address      = Kind{Noun: "address", Most: pathMost, Any: true, Check: balance.CheckTarget, Fix: "give unix:///path or dns:///host:port"}
-	URL          = Kind{Noun: "URL", Most: pathMost, Any: true, Check: checkURL, Fix: "give an address such as https://api.example.org/v1"}
-	Provider     = Kind{Noun: "provider", Most: nameMost, Fix: "'agentctl providers list --all' shows the names", offer: offerProviders}
-	Model        = Kind{Noun: "model", Most: nameMost, Any: true, Check: checkModel, Fix: "'agentctl providers list' shows the models", offer: offerModels}
-	Filter       = Kind{Noun: "filter", Most: valueMost, Fix: "give a condition such as type = 'message' AND source = 'self'"}
-	Conversation = Kind{Noun: "name of a conversation", Most: nameMost, Any: true, Check: checkConversation, Fix: "use up to 63 small letters, digits, dots and underscores"}
-	Peer         = Kind{Noun: "peer", Most: pathMost, Fix: "give the id of a peer, or the complete source address of one of its messages"}
-	Source       = Kind{Noun: "source", Most: pathMost, Fix: "give an address such as external:telegram:main:dm:u1:u1"}
-	EventType    = Kind{Noun: "type", Most: nameMost, Check: checkType, Fix: "use message or record"}
-	Subtype      = Kind{Noun: "subtype", Most: nameMost, Any: true, Fix: "give one word"}
-	Content      = Kind{Noun: "content", Most: thread.MaxEvent, Empty: true, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
-	Message      = Kind{Noun: "message", Most: thread.MaxEvent, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
-	Key          = Kind{Noun: "key", Most: nameMost, Any: true, Fix: "give 1 to 255 printable characters"}
-	Variable     = Kind{Noun: "name of an environment variable", Most: nameMost, Check: checkVariable, Fix: "give a name such as OPENAI_API_KEY"}
-	Database     = Kind{Noun: "database", Most: pathMost, Check: checkDatabase, Fix: "give a URL such as postgres://claw@db/claw, env:NAME or file:PATH"}
-	Name         = Kind{Noun: "name", Most: nameMost}
-	Profile      = Kind{Noun: "profile", Most: nameMost, Any: true, Check: layout.CheckProfile}
-	Term         = Kind{Noun: "word", Most: nameMost, Any: true}
-	Instant      = Kind{Noun: "time", Most: nameMost, Any: true, Check: checkInstant, Fix: "use a form such as 24h, 7d or 2006-01-02, or 'all'"}
-	Thinking     = Kind{Noun: "thinking", Most: nameMost, Any: true, Check: checkThinking, Fix: "use off, adaptive or a number of tokens from 1024"}
-	Domain       = Kind{Noun: "trust domain", Most: nameMost, Any: true, Fix: "use a name such as agents.example.org"}
-	Revision     = Kind{Noun: "version", Most: nameMost, Fix: "'agentctl file get ID NAME --json' prints the current version"}
-	Digest       = Kind{Noun: "hash", Most: nameMost, Check: checkDigest, Fix: "give the hash that 'agentctl audit verify' printed"}
-	Script       = Kind{Noun: "command", Most: valueMost, Lines: true, Any: true}
-	Consumer     = Kind{Noun: "consumer", Most: nameMost, Check: checkConsumer, Fix: "give a name without /; 'thread info' lists the consumers"}
-	Session      = Kind{Noun: "session key", Most: keyMost, Check: checkSession, Fix: "'agentctl sessions list ID' shows the keys of an agent", offer: offerSessions}
-	Title        = Kind{Noun: "title", Most: nameMost, Empty: true, Any: true}
-	Switch       = Kind{Noun: "switch", Most: nameMost, Empty: true, Any: true, Check: oneOf("on", "off"), Fix: "use on or off, or nothing for the setting of the agent"}
-	QueueMode    = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer"), Fix: "use followup, collect or steer, or nothing for the setting of the agent"}
-	ChannelType  = Kind{Noun: "type of channel", Most: nameMost, Any: true, Check: checkWord, Fix: "use a type such as telegram, discord or slack"}
-	Account      = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkWord, Fix: "use the name of an account"}
-	AnyAccount   = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkAnyAccount, Fix: "use the name of an account, or * for every account of the type"}
-	PlatformPeer = Kind{Noun: "peer of a platform", Most: pathMost, Any: true, Check: checkPlatformPeer, Fix: "use dm:ID, group:ID or channel:ID"}
-	PlatformID   = Kind{Noun: "platform id", Most: nameMost, Any: true, Fix: "use the id that the platform shows"}
-	AnySession   = func() Kind { k := Session; k.Any = true; return k }()
-	NoModel      = func() Kind { k := Model; k.Empty = true; return k }()
-	NoThinking   = func() Kind { k := Thinking; k.Empty = true; return k }()
-	AnySource    = func() Kind { k := Source; k.Any = true; return k }()
-	AnyConsumer  = func() Kind { k := Consumer; k.Any = true; return k }()
-	AnyFilter    = func() Kind { k := Filter; k.Empty = true; return k }()
-	AnySubtype   = func() Kind { k := Subtype; k.Empty = true; return k }()
+	Agent         = Kind{Noun: "agent id", Most: nameMost, Check: ID, offer: offerAgents}
+	NewAgent      = Kind{Noun: "agent id", Most: nameMost, Check: ID, Any: true}
+	Path          = Kind{Noun: "path", Most: pathMost, Any: true, Fix: "give the path of a file or directory"}
+	File          = Kind{Noun: "file", Most: pathMost, Fix: "give the path of a file that exists"}
+	Address       = Kind{Noun: "address", Most: pathMost, Any: true, Check: balance.CheckTarget, Fix: "give unix:///path or dns:///host:port"}
+	URL           = Kind{Noun: "URL", Most: pathMost, Any: true, Check: checkURL, Fix: "give an address such as https://api.example.org/v1"}
+	Provider      = Kind{Noun: "provider", Most: nameMost, Fix: "'agentctl providers list --all' shows the names", offer: offerProviders}
+	Model         = Kind{Noun: "model", Most: nameMost, Any: true, Check: checkModel, Fix: "'agentctl providers list' shows the models", offer: offerModels}
+	Filter        = Kind{Noun: "filter", Most: valueMost, Fix: "give a condition such as type = 'message' AND source = 'self'"}
+	Conversation  = Kind{Noun: "name of a conversation", Most: nameMost, Any: true, Check: checkConversation, Fix: "use up to 63 small letters, digits, dots and underscores"}
+	Peer          = Kind{Noun: "peer", Most: pathMost, Fix: "give the id of a peer, or the complete source address of one of its messages"}
+	Source        = Kind{Noun: "source", Most: pathMost, Fix: "give an address such as external:telegram:main:dm:u1:u1"}
+	EventType     = Kind{Noun: "type", Most: nameMost, Check: checkType, Fix: "use message or record"}
+	Subtype       = Kind{Noun: "subtype", Most: nameMost, Any: true, Fix: "give one word"}
+	Content       = Kind{Noun: "content", Most: thread.MaxEvent, Empty: true, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
+	Message       = Kind{Noun: "message", Most: thread.MaxEvent, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
+	Key           = Kind{Noun: "key", Most: nameMost, Any: true, Fix: "give 1 to 255 printable characters"}
+	Variable      = Kind{Noun: "name of an environment variable", Most: nameMost, Check: checkVariable, Fix: "give a name such as OPENAI_API_KEY"}
+	Database      = Kind{Noun: "database", Most: pathMost, Check: checkDatabase, Fix: "give a URL such as postgres://claw@db/claw, env:NAME or file:PATH"}
+	Name          = Kind{Noun: "name", Most: nameMost}
+	Profile       = Kind{Noun: "profile", Most: nameMost, Any: true, Check: layout.CheckProfile}
+	Term          = Kind{Noun: "word", Most: nameMost, Any: true}
+	Instant       = Kind{Noun: "time", Most: nameMost, Any: true, Check: checkInstant, Fix: "use a form such as 24h, 7d or 2006-01-02, or 'all'"}
+	Thinking      = Kind{Noun: "thinking", Most: nameMost, Any: true, Check: checkThinking, Fix: "use off, adaptive or a number of tokens from 1024"}
+	Domain        = Kind{Noun: "trust domain", Most: nameMost, Any: true, Fix: "use a name such as agents.example.org"}
+	Revision      = Kind{Noun: "version", Most: nameMost, Fix: "'agentctl file get ID NAME --json' prints the current version"}
+	Digest        = Kind{Noun: "hash", Most: nameMost, Check: checkDigest, Fix: "give the hash that 'agentctl audit verify' printed"}
+	Script        = Kind{Noun: "command", Most: valueMost, Lines: true, Any: true}
+	Consumer      = Kind{Noun: "consumer", Most: nameMost, Check: checkConsumer, Fix: "give a name without /; 'thread info' lists the consumers"}
+	Session       = Kind{Noun: "session key", Most: keyMost, Check: checkSession, Fix: "'agentctl sessions list ID' shows the keys of an agent", offer: offerSessions}
+	Title         = Kind{Noun: "title", Most: nameMost, Empty: true, Any: true}
+	Switch        = Kind{Noun: "switch", Most: nameMost, Empty: true, Any: true, Check: oneOf("on", "off"), Fix: "use on or off, or nothing for the setting of the agent"}
+	QueueMode     = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer"), Fix: "use followup, collect or steer, or nothing for the setting of the agent"}
+	ChannelType   = Kind{Noun: "type of channel", Most: nameMost, Any: true, Check: checkWord, Fix: "use a type such as telegram, discord or slack"}
+	Account       = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkWord, Fix: "use the name of an account"}
+	AnyAccount    = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkAnyAccount, Fix: "use the name of an account, or * for every account of the type"}
+	PlatformPeer  = Kind{Noun: "peer of a platform", Most: pathMost, Any: true, Check: checkPlatformPeer, Fix: "use dm:ID, group:ID or channel:ID"}
+	PlatformID    = Kind{Noun: "platform id", Most: nameMost, Any: true, Fix: "use the id that the platform shows"}
+	AnySession    = func() Kind { k := Session; k.Any = true; return k }()
+	SessionOrName = Kind{Noun: "session", Most: keyMost, Any: true, Check: checkSessionOrName, Fix: "use a session key, as 'agentctl sessions list ID' shows them, or the name of a conversation", offer: offerSessions}
+	NoModel       = func() Kind { k := Model; k.Empty = true; return k }()
+	NoThinking    = func() Kind { k := Thinking; k.Empty = true; return k }()
+	AnySource     = func() Kind { k := Source; k.Any = true; return k }()
+	AnyConsumer   = func() Kind { k := Consumer; k.Any = true; return k }()
+	AnyFilter     = func() Kind { k := Filter; k.Empty = true; return k }()
+	AnySubtype    = func() Kind { k := Subtype; k.Empty = true; return k }()
 )
 
 // verify says what is wrong with a text, with subject as the start of the sentence.
@@ -270,6 +271,14 @@ func checkSession(text string) error {
 		return fmt.Errorf("%.80q is not a session key, which begins with agent:ID:", text)
 	}
 	return nil
+}
+
+// checkSessionOrName accepts the name of a conversation too, which has no colon.
+func checkSessionOrName(text string) error {
+	if strings.Contains(text, ":") {
+		return checkSession(text)
+	}
+	return checkConversation(text)
 }
 
 // SessionAgent returns the agent of a session key that may be written in another case; empty

@@ -152,7 +152,7 @@ specific. One that an earlier binding hides is refused.`,
 			n := 0
 			version, err := change(c.Context(), e, func(all []*registry.Binding) ([]*registry.Binding, error) {
 				if n = cmp.Or(at, len(all)+1); n > len(all)+1 {
-					return nil, command.Usage(c, "--at %d: there are %s, use a number from 1 to %d", at, command.Count(len(all), "binding"), len(all)+1)
+					return nil, command.Usage(c, "--at %d: the list has %s, use a number from 1 to %d", at, command.Count(len(all), "binding"), len(all)+1)
 				}
 				return slices.Insert(all, n-1, b), nil
 			})
@@ -203,7 +203,7 @@ number less by one. Conversations that exist stay where they are.`,
 func find(all []*registry.Binding, n int, was *registry.Binding) (int, error) {
 	switch {
 	case n > len(all) && was == nil:
-		return 0, fault.New(codes.NotFound, fault.InvalidArgument, fmt.Sprintf("there is no binding %d: there are %s", n, command.Count(len(all), "binding")),
+		return 0, fault.New(codes.NotFound, fault.InvalidArgument, fmt.Sprintf("there is no binding %d: the list has %s", n, command.Count(len(all), "binding")),
 			"'agentctl bindings list' shows the numbers")
 	case was == nil, n <= len(all) && proto.Equal(all[n-1], was):
 		return n - 1, nil

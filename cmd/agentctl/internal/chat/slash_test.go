@@ -68,7 +68,7 @@ func TestCommandsAreTheSame(t *testing.T) {
 	}
 }
 
-// S4-32, S4-33: /new and /reset say what becomes of the next message and of the earlier ones;
+// /new and /reset say what becomes of the next message and of the earlier ones;
 // in the middle of a run they wait for its end. A text of /new is sent in the new session.
 func TestNewSession(t *testing.T) {
 	const note = "New session: the next message begins it. Earlier messages stay in `agentctl sessions history agent:a1:console:cli:dm:cli --all`."

@@ -69,7 +69,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// S4-28, S4-29: the key of the console's conversation follows the thread that stores it.
+// S4-28, S4-29, S4-30, S4-31: the key of the console's conversation follows the thread that stores it.
 func TestSessionKeys(t *testing.T) {
 	for thread, want := range map[string]string{
 		Console.Conversation():        "agent:a1:console:cli:dm:cli",

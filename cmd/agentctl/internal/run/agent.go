@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -15,8 +16,8 @@ import (
 )
 
 type asking struct {
-	agent, text, thread, key, thinking string
-	wait, verbose                      bool
+	agent, text, thread, session, key, thinking string
+	wait, verbose                               bool
 }
 
 func agentCommand(e *command.Env) *cobra.Command {
@@ -33,6 +34,7 @@ message was answered, 1 when the run failed or has not ended, 2 for an invalid c
 line.`,
 		Example: `  agentctl agent alice --message "What is new?" --wait
   agentctl agent --agent alice --message "Tidy up" --thread chores
+  agentctl agent alice --message "Go on" --session agent:alice:console:cli:dm:cli
   agentctl agent alice --message "Why is that?" --wait --thinking adaptive
   agentctl agent alice --message "Tidy up" --wait --timeout 5m --verbose --json`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -49,12 +51,11 @@ line.`,
 	command.TextFlag(f, &a.agent, "agent", command.Agent, "agent, instead of ID")
 	command.TextFlag(f, &a.text, "message,m", command.Message, "message to send; - reads standard input")
 	command.TextFlag(f, &a.thread, "thread", command.Conversation, "name of a separate conversation")
-	command.TextFlag(f, &a.thread, "session", command.Conversation, "the same as --thread")
+	command.TextFlag(f, &a.session, "session", command.SessionOrName, "key of the conversation, or a name as for --thread")
 	command.TextFlag(f, &a.key, "idempotency-key", command.Key, "start at most one run with this key")
 	f.BoolVar(&a.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&a.verbose, "verbose", false, "with --wait: thoughts and tools on standard error")
 	command.TextFlag(f, &a.thinking, "thinking", command.Thinking, "off, adaptive or a number of tokens, for this run")
-	_ = f.MarkHidden("session")
 	c.AddCommand(agent.Remove(e)) // an agent of that name is given with --agent
 	return c
 }
@@ -72,12 +73,10 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "the agent is missing: give ID, or --agent")
 	case !c.Flags().Changed("message"):
 		return command.Usage(c, "--message is missing")
+	case a.session != "" && a.thread != "":
+		return command.Usage(c, "--thread and --session exclude each other")
 	case a.verbose && !a.wait:
 		return command.Usage(c, "--verbose needs --wait; 'agentctl run stream' watches a run later")
-	}
-	peer, err := message.ParsePeer(a.thread)
-	if err != nil {
-		return err
 	}
 	limit, err := limit(c, e, a.wait)
 	if err != nil {
@@ -90,6 +89,10 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	if err := message.CheckText(string(thread.AppendString([]byte(`{"text":`), text))+"}", text); err != nil {
 		return err
 	}
+	peer, session, err := a.conversation(c.Context(), e)
+	if err != nil {
+		return err
+	}
 	if a.wait {
 		if err := message.RequireStarted(c.Context(), e, a.agent); err != nil {
 			return err
@@ -98,7 +101,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	if a.key == "" {
 		a.key = message.NewKey()
 	}
-	r, err := e.RunnerService().StartRun(c.Context(), &runner.StartRunRequest{AgentId: a.agent, Source: peer.Source(), Text: text, IdempotencyKey: a.key, Thinking: a.thinking})
+	r, err := e.RunnerService().StartRun(c.Context(), &runner.StartRunRequest{AgentId: a.agent, Source: peer.Source(), Text: text, IdempotencyKey: a.key, Thinking: a.thinking, SessionKey: session})
 	if err != nil {
 		return err
 	}
@@ -128,6 +131,16 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		e.Note("%s", usage(end))
 	}
 	return tell(e, a.agent, r.GetRunId(), end)
+}
+
+// conversation is who speaks, and the key of the conversation where one was given.
+func (a *asking) conversation(ctx context.Context, e *command.Env) (peer message.Peer, session string, err error) {
+	if strings.Contains(a.session, ":") {
+		session, err = message.SessionKey(ctx, e, a.agent, a.session)
+		return message.Console, session, err
+	}
+	peer, err = message.ParsePeer(cmp.Or(a.thread, a.session))
+	return peer, "", err
 }
 
 func usage(r *runner.WaitRunResponse) string {

@@ -28,3 +28,25 @@ func TestCostIsNeverAGuess(t *testing.T) {
 		}
 	}
 }
+
+// The usage of a conversation in a line never guesses a cost.
+func TestLine(t *testing.T) {
+	prices := map[string]price.Price{"p/m": {Input: 1, Output: 2}}
+	var r row
+	if got := r.line(false); got != "no answers" {
+		t.Error(got)
+	}
+	r.add(&registry.UsageSum{Model: "p/m", Answers: 1, Usage: &registry.Usage{Input: 1_000_000, Output: 500_000}}, prices)
+	for unpriced, want := range map[bool]string{
+		false: "1 answer, 1000000 tokens in, 500000 out, cost 2.000000",
+		true:  "1 answer, 1000000 tokens in, 500000 out, cost not known: no runner answers",
+	} {
+		if got := r.line(unpriced); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	r.add(&registry.UsageSum{Model: "p/n", Answers: 2, Usage: &registry.Usage{Input: 1, CachedInput: 1}}, prices)
+	if got, want := r.line(false), "3 answers, 1000001 tokens in (1 cached), 500000 out, cost not known: a model has no price"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
