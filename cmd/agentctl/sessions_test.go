@@ -232,9 +232,9 @@ func TestChatSession(t *testing.T) {
 	}
 	fails(t, do, 2, "is a session of agent", "chat", "a1", "--session", "agent:a2:main")
 
-	// Before its first message there is nothing to reset, and nothing to set.
-	o = typing(w, "/reset\n/think off\n", "chat", "a1", "--plain", "--thread", "fresh")
-	if !strings.Contains(o.err, "This session is new: it has no message yet.") || !strings.Contains(o.err, "Error: this conversation has no message yet - send one first\n") || o.code != 1 {
+	// Before its first message there is nothing to reset, but settings can be made.
+	o = typing(w, "/reset\n/think off\n/think\n", "chat", "a1", "--plain", "--thread", "fresh")
+	if !strings.Contains(o.err, "This session is new: it has no message yet.") || !strings.Contains(o.err, "thinking: off (this session)\n") || o.code != 0 {
 		t.Errorf("exit %d, %s", o.code, o.err)
 	}
 	// The conversation is the one that the routing of the agent names.

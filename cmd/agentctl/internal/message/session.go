@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sessionkey"
@@ -33,8 +31,7 @@ func SessionKey(ctx context.Context, e *command.Env, agent, text string) (string
 
 // NoSession reports whether err means that the agent has no such conversation yet.
 func NoSession(err error) bool {
-	f := fault.From(err)
-	return err != nil && f.Code == codes.NotFound && f.Reason != fault.AgentNotFound
+	return fault.Is(err, fault.SessionNotFound)
 }
 
 // SessionKey is the key of the peer's conversation that is stored in a thread, which depends

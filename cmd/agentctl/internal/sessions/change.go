@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ the agent.`,
 			if err != nil {
 				return err
 			}
-			s := r.GetSession()
+			s := complete(c.Context(), e, r.GetSession())
 			return e.Show(detailOf(s), s.GetKey(), "%s: %s", screen.Line(s.GetKey()), screen.Line(strings.Join(changes, ", ")))
 		},
 	}
@@ -88,7 +89,7 @@ of the session stay.`,
 			if err != nil {
 				return err
 			}
-			return changed(e, r.GetSession(), "the next message begins a new epoch")
+			return changed(e, complete(c.Context(), e, r.GetSession()), "the next message begins a new epoch")
 		},
 	}
 }
@@ -106,9 +107,19 @@ message is removed; 'agentctl sessions list ID --archived' shows the session.`,
 			if err != nil {
 				return err
 			}
-			return changed(e, r.GetSession(), "archived until its next message, which begins a new epoch")
+			return changed(e, complete(c.Context(), e, r.GetSession()), "archived until its next message, which begins a new epoch")
 		},
 	}
+}
+
+// complete reads a session again after its change, whose answer lacks what the list knows:
+// when it was last active, and its messages. The change is made; without a second answer the
+// first one is shown.
+func complete(ctx context.Context, e *command.Env, s *registry.Session) *registry.Session {
+	if all, err := get(ctx, e, s.GetKey()); err == nil {
+		return all
+	}
+	return s
 }
 
 // changed prints what became of a session, and where its earlier messages are.

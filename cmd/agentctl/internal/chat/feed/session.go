@@ -76,25 +76,16 @@ func (s *Source) session(ctx context.Context, at Place) (*registry.Session, Plac
 	return r.GetSession(), at, err
 }
 
-// patch changes the session of the conversation.
+// patch changes the session of the conversation, which may have had no message yet.
 func (s *Source) patch(ctx context.Context, at Place, set func(*registry.PatchSessionRequest)) error {
 	at, err := s.locate(ctx, at)
 	if err != nil {
 		return err
 	}
-	req := &registry.PatchSessionRequest{AgentId: s.Agent, Key: at.Key}
+	req := &registry.PatchSessionRequest{AgentId: s.Agent, Key: at.Key, Create: true}
 	set(req)
 	_, err = s.Env.Sessions().PatchSession(ctx, req)
-	return begun(err)
-}
-
-// begun explains that a conversation without a message has no settings of its own.
-func begun(err error) error {
-	if !message.NoSession(err) {
-		return err
-	}
-	f := fault.From(err)
-	return fault.Wrap(fault.New(f.Code, f.Reason, "this conversation has no message yet", "send one first"), err)
+	return err
 }
 
 // Reset lets the next message begin a new session, for a reason of the contract: new or reset.
@@ -217,7 +208,7 @@ func (s *Source) Compact(ctx context.Context, at Place) tea.Cmd {
 		r, err := s.Env.RunnerService().CompactMemory(ctx, &runner.CompactMemoryRequest{AgentId: s.Agent, ThreadId: at.Thread})
 		switch {
 		case fault.Is(err, fault.ThreadNotFound):
-			return "", begun(err)
+			return "there is nothing to digest: the conversation has no message yet", nil
 		case err != nil:
 			return "", err
 		case r.GetName() == "":
