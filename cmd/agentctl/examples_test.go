@@ -63,6 +63,7 @@ var before = map[string]string{
 	"agentctl agent rm alice --yes":                                          "agentctl stop alice",
 	"agentctl rm alice --force --yes --timeout 2m":                           "agentctl init alice",
 	"agentctl audit verify --head 5f0c...":                                   "",
+	"agentctl bindings remove 2":                                             "agentctl bindings add alice --channel discord --guild 81; agentctl bindings add alice --channel discord --guild 82",
 	"agentctl cancel alice 17":                                               "agentctl stop alice; messages 17",
 	"agentctl certs init":                                                    "rm -rf $THECLAW_HOME/tls",
 	"agentctl certs init --domain agents.example.org":                        "rm -rf $THECLAW_HOME/tls",
