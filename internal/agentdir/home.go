@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -25,10 +26,11 @@ type Home struct {
 	mu   sync.Mutex // one compare-and-set of a file at a time
 
 	goodMu sync.Mutex
-	good   goodHome // the settings of the home when they could last be used
-	known  bool     // good was read
-	seen   string   // the stamp of the files that problem is of; empty: read them again
-	bad    error    // what is wrong with them
+	good   goodHome    // the settings of the home when they could last be used
+	known  bool        // good was read
+	shared *layer.Home // what several registries share; nil: this home is alone
+	seen   string      // the stamp of the files that problem is of; empty: read them again
+	bad    error       // what is wrong with them
 
 	cache fileCache
 

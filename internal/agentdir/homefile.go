@@ -86,6 +86,11 @@ func (h *Home) reread() error {
 	if err != nil {
 		return invalid(codes.FailedPrecondition, err)
 	}
+	if h.shared != nil {
+		if parsed, err = h.shared.Over(parsed); err != nil {
+			return invalid(codes.FailedPrecondition, err)
+		}
+	}
 	h.good, h.known = goodHome{file, parsed, time.Now()}, true
 	return nil
 }
@@ -219,6 +224,26 @@ func (h *Home) SetBindings(list []binding.Binding, version string) (string, erro
 	}
 	next, err := layer.ReadHome(layer.File{Name: layout.DefaultsName, Data: data})
 	return next.Version, err
+}
+
+// UseShared puts settings that several registries share over the file of this home, in place
+// of those given before, and returns what they say of the home. Errors: CONFIG_INVALID;
+// the settings before stay in force.
+func (h *Home) UseShared(file layer.File) (layer.HomeSettings, error) {
+	parsed, err := layer.ParseHome(file)
+	if err != nil {
+		return layer.HomeSettings{}, invalid(codes.FailedPrecondition, err)
+	}
+	h.goodMu.Lock()
+	defer h.goodMu.Unlock()
+	before, known := h.shared, h.known
+	h.shared, h.known = parsed, false
+	if err := h.reread(); err != nil {
+		h.shared, h.known = before, known
+		return layer.HomeSettings{}, err
+	}
+	h.seen, h.bad = "", nil
+	return parsed.Settings, nil
 }
 
 // Invalid is what a caller gets for settings that cannot be used: CONFIG_INVALID.

@@ -80,6 +80,7 @@ type Home struct {
 	InboxPaths []string
 
 	file     File
+	below    *Home // a file whose defaults are below those of this one; nil: there is none
 	storage  Storage
 	defaults []*ast.MappingValueNode            // the keys of agents at the top, and below agents.defaults
 	entries  map[string][]*ast.MappingValueNode // those of the entries of agents.list
@@ -180,6 +181,27 @@ func parseHome(f File, problems *[]Problem) *Home {
 	return h
 }
 
+// Over returns the settings of this file, which several registries share, with the settings of a
+// registry's own file: its storage and its inbox_paths, and its defaults below all others.
+// Every error is an [*Error]: the own file has sections that are shared.
+func (h *Home) Over(own *Home) (*Home, error) {
+	s := own.Settings
+	for _, f := range []struct {
+		key string
+		has bool
+	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}} {
+		if f.has {
+			return nil, &Error{Problems: []Problem{{
+				File: own.file.Name, Key: f.key,
+				Text: f.key + " of registries that share a database is in the database; run 'agentctl config import' and remove it here",
+			}}}
+		}
+	}
+	both := *h
+	both.below, both.storage, both.InboxPaths = own, own.storage, own.InboxPaths
+	return &both, nil
+}
+
 func (h *Home) layer(problems *[]Problem) *layer {
 	return &layer{file: h.file.Name, data: h.file.Data, home: true, places: map[string]place{}, problems: problems}
 }
@@ -187,6 +209,9 @@ func (h *Home) layer(problems *[]Problem) *layer {
 // apply lays the layers of the file over the settings of an agent; an empty id means the
 // defaults alone.
 func (h *Home) apply(id string, cfg *config.Config, m *more, places map[string]place, problems *[]Problem) {
+	if h.below != nil {
+		h.below.apply("", cfg, m, places, problems)
+	}
 	l := h.layer(problems)
 	l.cfg, l.more, l.places = cfg, m, places
 	for _, kv := range h.defaults {

@@ -130,8 +130,9 @@ func New(e Engine, o Options) *Registry {
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
 	r.Table, r.Approvals, r.Quota = r.table, counts, admission.New(counts)
-	r.Revisions, r.shared = counts, &shared{rows: counts}
-	r.Files = newFiles(e.Agents(), o.Home, func(id string) { r.notify(store.NoticeSettings, id) })
+	r.Revisions = counts
+	r.shared = &shared{rows: counts, over: o.Home, notify: func() { r.notify(store.NoticeSettings, "") }}
+	r.Files = newFiles(e.Agents(), o.Home, r.shared, func(id string) { r.notify(store.NoticeSettings, id) })
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}
 	r.Leases = &Leases{Authority: r.table, of: r, changed: make(chan struct{}, 1)}
 	r.Wakes.notify = r.notify
@@ -230,6 +231,9 @@ func (r *Registry) receive(news []store.Notice) {
 		case store.NoticeFate:
 			r.Wakes.Wakes.FateChanged(n.Name)
 		case store.NoticeSettings:
+			if n.Name == "" {
+				r.shared.forget()
+			}
 			r.Files.forget(n.Name)
 		case store.NoticeApprovals:
 			r.Wakes.Wakes.ApprovalChanged()
@@ -245,6 +249,7 @@ func (r *Registry) receive(news []store.Notice) {
 func (r *Registry) missed() {
 	r.runs.MarkAll()
 	r.deliveries.MarkAll()
+	r.shared.forget()
 	r.Files.forget("")
 	r.Wakes.WakeAll()
 }

@@ -36,10 +36,12 @@ const (
 // after Fresh. So a change holds at once here, within milliseconds at the
 // other registries, and within Fresh in the worst case.
 //
-// Home-wide defaults (theclaw.yaml) are each registry's own file: give all the same.
+// Home-wide settings are in the database, too (shared). The defaults of a registry's own
+// theclaw.yaml are below those.
 type Files struct {
 	db      store.AgentRows
 	home    *agentdir.Home // its defaults and its rules
+	shared  *shared        // the defaults of all registries
 	changed func(agent string)
 
 	mu            sync.Mutex
@@ -58,8 +60,8 @@ type entry struct {
 
 // newFiles returns the files of a database; changed is called for each file that was changed
 // here.
-func newFiles(db store.AgentRows, home *agentdir.Home, changed func(agent string)) *Files {
-	return &Files{db: db, home: home, changed: changed, known: map[string]*entry{}, parsed: map[[sha256.Size]byte]*agentdir.Agent{}}
+func newFiles(db store.AgentRows, home *agentdir.Home, sh *shared, changed func(agent string)) *Files {
+	return &Files{db: db, home: home, shared: sh, changed: changed, known: map[string]*entry{}, parsed: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
 // forget makes the next read of an agent's settings query the database; "" of all agents.
@@ -144,7 +146,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 
 // Settings returns the settings that are in force.
 func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error) {
-	defaults := stamp(s.home.DefaultsFile()) + stamp(s.home.JSON5File())
+	defaults := s.defaults(ctx)
 	s.mu.Lock()
 	e, seen := s.find(a.ID), s.invalidations
 	var had entry
@@ -199,6 +201,11 @@ func (s *Files) keep(id string, e entry, at time.Time, seen uint64) {
 		e.at = time.Time{}
 	}
 	s.known[id] = &e
+}
+
+// defaults names the state of what is below the settings of all agents.
+func (s *Files) defaults(ctx context.Context) string {
+	return s.shared.version(ctx) + " " + stamp(s.home.DefaultsFile()) + stamp(s.home.JSON5File())
 }
 
 func stamp(path string) string {
@@ -321,7 +328,7 @@ func (s *Files) Threads(ctx context.Context, id, after string, limit int) ([]str
 
 // list returns a page of the agents, and takes over what it read of their settings.
 func (s *Files) list(ctx context.Context, after string, limit int) ([]store.AgentRow, error) {
-	began, defaults := time.Now(), stamp(s.home.DefaultsFile())+stamp(s.home.JSON5File())
+	began, defaults := time.Now(), s.defaults(ctx)
 	s.mu.Lock()
 	seen := s.invalidations
 	s.mu.Unlock()

@@ -15,13 +15,39 @@ import (
 // sharedFile is the row with the settings of the home that registries share.
 const sharedFile = "edge.yaml"
 
-// shared caches what the row means.
+// shared caches what the row means. The settings of agents are below it, with the home's own
+// file below both: see agentdir.Home.UseShared.
 type shared struct {
-	rows store.HomeFiles
+	rows   store.HomeFiles
+	over   *agentdir.Home
+	notify func() // the other registries of a change
 
 	mu       sync.Mutex
 	settings layer.HomeSettings
-	loaded   time.Time
+	loaded   time.Time // when the settings in force were read
+	checked  time.Time // when the version was last compared with the database's
+}
+
+// version names the settings in force, compared with the database's after Fresh. A database that
+// does not answer leaves them in force.
+func (s *shared) version(ctx context.Context) string {
+	s.mu.Lock()
+	known, fresh := s.settings.Version, time.Since(s.checked) < Fresh
+	s.mu.Unlock()
+	if fresh {
+		return known
+	}
+	if now, err := s.HomeSettings(ctx); err == nil {
+		return now.Version
+	}
+	return known
+}
+
+// forget makes the next use compare the version.
+func (s *shared) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checked = time.Time{}
 }
 
 // HomeSettings returns the settings that registries share, as the database has them now.
@@ -32,15 +58,16 @@ func (s *shared) HomeSettings(ctx context.Context) (layer.HomeSettings, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checked = time.Now()
 	if s.settings.Version == version && !s.loaded.IsZero() {
 		return s.settings, nil
 	}
-	h, err := layer.ReadHome(layer.File{Name: sharedFile, Data: data})
+	h, err := s.over.UseShared(layer.File{Name: sharedFile, Data: data})
 	if err != nil { // it was checked before it was stored: by a newer version that knows more
-		return h, agentdir.Invalid(err)
+		return h, err
 	}
 	h.Version = version
-	s.settings, s.loaded = h, time.Now()
+	s.settings, s.loaded = h, s.checked
 	return h, nil
 }
 
@@ -57,7 +84,16 @@ func (s *shared) SetBindings(ctx context.Context, list []binding.Binding, versio
 	if err != nil {
 		return "", agentdir.Invalid(err)
 	}
-	return s.rows.PutHomeFile(ctx, sharedFile, data, version)
+	return s.put(ctx, data, version)
+}
+
+func (s *shared) put(ctx context.Context, data []byte, version string) (string, error) {
+	next, err := s.rows.PutHomeFile(ctx, sharedFile, data, version)
+	if err == nil {
+		s.forget()
+		s.notify()
+	}
+	return next, err
 }
 
 // Written returns the row.
@@ -77,5 +113,5 @@ func (s *shared) Replace(ctx context.Context, text []byte, version string) (stri
 	if err := layer.CheckHome(layer.File{Name: sharedFile, Data: text}); err != nil {
 		return "", agentdir.Invalid(err)
 	}
-	return s.rows.PutHomeFile(ctx, sharedFile, text, version)
+	return s.put(ctx, text, version)
 }

@@ -299,6 +299,9 @@ func (s *Service) patch(ctx context.Context, k sessionkey.Key, p store.SessionPa
 		return nil, s.SessionFault(k, err)
 	}
 	fault.Point("session:patched")
+	if a, err := s.Agents.Get(k.Agent); err == nil { // a turn that ends now lists the session as it is
+		a.NoteSession(k.Thread(), got)
+	}
 	if err := s.Store.NoteSession(ctx, ref(k), got); err != nil {
 		return nil, s.SessionFault(k, err)
 	}

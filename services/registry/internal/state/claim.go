@@ -63,6 +63,16 @@ func (a *Agent) Claim(thread, key string, c Claim) {
 	a.claims[thread][key] = c
 }
 
+// NoteSession notes that the session of a conversation was changed while turns of it may run.
+func (a *Agent) NoteSession(thread string, s store.Session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, c := range a.claims[thread] {
+		c.Session = &s
+		a.claims[thread][key] = c
+	}
+}
+
 // Unclaim notes that a turn ended.
 func (a *Agent) Unclaim(thread, key string) {
 	a.mu.Lock()

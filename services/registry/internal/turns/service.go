@@ -47,6 +47,7 @@ type Store interface {
 	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
 	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
 	Origin(ctx context.Context, agent string, id int64) (*store.Origin, error)
+	Session(ctx context.Context, r store.Ref) (store.Session, error)
 	OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (store.Batch, error)
 	Settle(ctx context.Context, agent string, f store.Fence, s store.Settlement) (acked int64, err error)
 }

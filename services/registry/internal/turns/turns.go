@@ -237,7 +237,7 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 	if err != nil {
 		return state.Claim{}, err
 	}
-	c := state.Claim{Source: ev.Source}
+	c := state.Claim{Source: ev.Source, Session: s.session(ctx, a.ID, req.GetThreadId())}
 	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
 	return c, err
 }
@@ -250,7 +250,20 @@ func replyContent(text string, rc json.RawMessage) string {
 
 // settle acknowledges (T8) and makes the delivery due.
 func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
-	return s.settleIn(ctx, a, fence, inboxID, key, threadID, done, problem, nil)
+	return s.settleIn(ctx, a, fence, inboxID, key, threadID, done, problem, s.session(ctx, a.ID, threadID))
+}
+
+// session reads that of a conversation, for the list of its agent; nil: it has none, or it cannot
+// be read now, and the list gets it with the next message.
+func (s *Service) session(ctx context.Context, agentID, threadID string) *store.Session {
+	if threadID == "" {
+		return nil
+	}
+	se, err := s.Store.Session(ctx, store.Ref{Agent: agentID, Thread: threadID})
+	if err != nil {
+		return nil
+	}
+	return &se
 }
 
 // settleIn is settle with the session of the conversation, where it is known.
