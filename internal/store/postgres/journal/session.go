@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// sessionColumns are those of a store.Session, in the order of sessionRow.
+// sessionColumns are those of a store.Session, as loadSession and saveSession name its fields.
 const sessionColumns = `key, epoch, epoch_from, started_at, pending, pending_by, model, thinking, "verbose", reasoning, queue_mode, usage_footer, elevated, title, archived`
 
 // loadSession queues the read of the session of the conversation; *out stays nil when it has
