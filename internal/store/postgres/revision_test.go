@@ -45,7 +45,7 @@ func run(t *testing.T, c *pgx.Conn, sql string) {
 	}
 }
 
-// await asks the server until somebody waits for a lock of a kind.
+// await asks the server until a transaction waits for a lock of a kind.
 func await(t *testing.T, c *pgx.Conn, kind string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
@@ -57,7 +57,7 @@ func await(t *testing.T, c *pgx.Conn, kind string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("nobody waits for a lock of kind %s", kind)
+			t.Fatalf("no transaction waits for a lock of kind %s", kind)
 		}
 	}
 }

@@ -15,11 +15,11 @@ import (
 )
 
 // A push that was resolved by a state of the bindings commits before the next state is visible,
-// or is refused. It holds the lock shared from before it reads the newest state until it commits;
-// who adds a state holds it alone:
+// or is refused. It holds a shared lock from before it reads the newest state until it commits; a
+// change holds the same lock exclusively:
 //
-//	push           hold shared -> newest = its own -> commit
-//	PutRevision    hold alone, after those pushes -> newest + 1 -> commit
+//	push           shared lock -> newest = its own -> commit
+//	PutRevision    exclusive lock, after those pushes -> newest + 1 -> commit
 //
 // NewestRevision is a statement of its own behind HoldRevision, so that it sees what was
 // committed while the lock was waited for. The lock is the bytes of "theclaw" and 1; that of
@@ -28,7 +28,7 @@ const (
 	HoldRevision   = "SELECT pg_advisory_xact_lock_shared(8388065783672043265)"
 	NewestRevision = "SELECT COALESCE(MAX(rev), 0) FROM binding_rev"
 
-	holdRevisionAlone = "SELECT pg_advisory_xact_lock(8388065783672043265)"
+	holdRevisionExclusively = "SELECT pg_advisory_xact_lock(8388065783672043265)"
 )
 
 // PutRevision adds a state of the bindings, unless the newest has the same body: then that is
@@ -47,7 +47,7 @@ func (d *DB) PutRevision(ctx context.Context, was int64, body []byte, keep int) 
 }
 
 func putRevision(ctx context.Context, tx pgx.Tx, was int64, body []byte, keep int) (store.Revision, error) {
-	if _, err := tx.Exec(ctx, holdRevisionAlone); err != nil {
+	if _, err := tx.Exec(ctx, holdRevisionExclusively); err != nil {
 		return store.Revision{}, err
 	}
 	newest, err := revisions(ctx, tx, 1)

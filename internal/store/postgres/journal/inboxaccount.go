@@ -55,8 +55,8 @@ func (f *fateRow) load(tx *unit.Tx, id int64) {
 	})
 }
 
-// TurnStep answers what the inbox knows of an event. Its thread is that of its fate or of its
-// origin, or where it will go; empty when none of these is known.
+// TurnStep answers what the inbox knows of an event. Its thread is the one that its fate
+// or its origin names, or where it will go; empty when none of these is known.
 type TurnStep struct {
 	event *EventStep
 	q     store.TurnQuery

@@ -9,7 +9,8 @@ CREATE TABLE origin (
   cause TEXT NOT NULL DEFAULT '', task TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (agent_id, inbox_id));
 
--- The session of a conversation. Its last_at is that of the thread. Empty: as the settings say.
+-- The session of a conversation; thread.last_at says when it was last active. What is empty is as
+-- the settings say.
 CREATE TABLE session (
   agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL,
   key TEXT COLLATE "C" NOT NULL, key_folded TEXT COLLATE "C" NOT NULL,
