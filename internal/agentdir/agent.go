@@ -22,6 +22,10 @@ type Agent struct {
 	Values []layer.Value
 	// Files are what the settings were read from.
 	Files Files
+	// Entry is that of the agent in agents.list; the zero value when it has none.
+	Entry layer.AgentEntry
+	// Workspace is the directory in which its tools work.
+	Workspace string
 	// Problem is what is wrong with the present files, when these settings are the last
 	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
 	Problem error
@@ -144,7 +148,11 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	return &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Files: Files{in.Agent.Data, in.Home}}, nil
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Files: Files{in.Agent.Data, in.Home}}
+	if err := a.resolveWorkspace(loaded); err != nil {
+		return nil, invalid(blame, err)
+	}
+	return a, nil
 }
 
 // layers returns the files with the home's defaults. problem is why the present defaults are

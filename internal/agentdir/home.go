@@ -31,6 +31,7 @@ type Home struct {
 	shared *layer.Home // what several registries share; nil: this home is alone
 	seen   string      // the stamp of the files that problem is of; empty: read them again
 	bad    error       // what is wrong with them
+	first  *layer.Home // the settings that were first read
 
 	cache fileCache
 

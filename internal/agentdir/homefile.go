@@ -34,6 +34,9 @@ type HomeState struct {
 	LoadedAt time.Time
 	// Problem is what is wrong with the present file while older settings are in force.
 	Problem error
+	// Restart are the keys that have another value than when this Home first read the
+	// settings, and that are in force after a restart.
+	Restart []string
 }
 
 // HomeSettings returns the settings of the present file of the home; where it cannot be used,
@@ -52,7 +55,13 @@ func (h *Home) HomeState() (HomeState, error) {
 	if !known {
 		return HomeState{}, problem
 	}
-	return HomeState{good.parsed.Settings, good.file.Name, good.file.Data, good.at, problem}, nil
+	s := HomeState{
+		Settings: good.parsed.Settings, Name: good.file.Name, Text: good.file.Data, LoadedAt: good.at, Problem: problem,
+	}
+	h.goodMu.Lock()
+	defer h.goodMu.Unlock()
+	s.Restart = good.parsed.RestartKeys(h.first)
+	return s, nil
 }
 
 // defaults returns the settings of the home. problem is what is wrong with the present file;
@@ -86,10 +95,16 @@ func (h *Home) reread() error {
 	if err != nil {
 		return invalid(codes.FailedPrecondition, err)
 	}
+	if err := h.checkDirs(parsed); err != nil {
+		return invalid(codes.FailedPrecondition, err)
+	}
 	if h.shared != nil {
 		if parsed, err = h.shared.Over(parsed); err != nil {
 			return invalid(codes.FailedPrecondition, err)
 		}
+	}
+	if h.first == nil {
+		h.first = parsed
 	}
 	h.good, h.known = goodHome{file, parsed, time.Now()}, true
 	return nil

@@ -88,8 +88,12 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if claim.Files, err = s.contextFiles(ctx, req, speaker); err != nil {
 		return prompt.Scope{}, err
 	}
+	claim.Files = config.AddIdentity(claim.GetFiles(), value["identity.name"], value["identity.theme"], value["identity.emoji"])
 	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId()); err != nil {
 		return prompt.Scope{}, err
+	}
+	if dir := value["workspace"]; dir != "" {
+		claim.Config.Workdir = dir
 	}
 	if !same {
 		claim.Files = slices.DeleteFunc(claim.GetFiles(), func(f *registrypb.ContextFile) bool {

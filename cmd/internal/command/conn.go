@@ -56,6 +56,7 @@ var safe = []string{
 	registry.LeaseService_FindRunner_FullMethodName,
 	registry.LeaseService_RequestAbort_FullMethodName,
 	registry.ApprovalService_ListApprovals_FullMethodName,
+	registry.HomeService_GetHomeConfig_FullMethodName,
 	registry.IdentityService_NoteIdentityChange_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
 	runner.RunnerService_StartRun_FullMethodName,
@@ -90,6 +91,11 @@ func (e *Env) Sessions() registry.SessionServiceClient {
 // Routing shows and changes which agent the messages of chat platforms belong to.
 func (e *Env) Routing() registry.RoutingServiceClient {
 	return registry.NewRoutingServiceClient(e.Conn(Registry))
+}
+
+// Homes shows and changes the settings of the home.
+func (e *Env) Homes() registry.HomeServiceClient {
+	return registry.NewHomeServiceClient(e.Conn(Registry))
 }
 
 // Deliveries reads the journal of deliveries.

@@ -151,7 +151,7 @@ var homes = []Setting{
 	{
 		Key: "agents.list[].agent_dir", Home: true, Type: TypeText, Limits: "an absolute directory", Effect: EffectNever,
 		Example: "/srv/agents/work",
-		Meaning: "The directory of the agent.",
+		Meaning: "The directory of the agent. Only the one below `agents` of the home is possible; another one is refused.",
 	},
 	{
 		Key: "agents.list[].identity", Home: true, Type: TypeMap, Limits: "name, theme and emoji, each one line of at most 64 characters", Effect: EffectMessage,

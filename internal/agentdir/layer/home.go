@@ -44,6 +44,20 @@ type AgentEntry struct {
 // Identity is how an agent presents itself.
 type Identity struct{ Name, Theme, Emoji string }
 
+// Main returns the agent that is the default by the settings alone: the marked entry, the
+// first one, else the agent main.
+func (s HomeSettings) Main() string {
+	for _, e := range s.Agents {
+		if e.Default {
+			return e.ID
+		}
+	}
+	if len(s.Agents) > 0 {
+		return s.Agents[0].ID
+	}
+	return "main"
+}
+
 // GroupChat is what an agent does in groups. The patterns are regular expressions in the
 // syntax of package regexp; a message that one matches mentions the agent. HistoryLimit is
 // how many earlier messages precede one that does.
@@ -84,6 +98,23 @@ type Home struct {
 	storage  Storage
 	defaults []*ast.MappingValueNode            // the keys of agents at the top, and below agents.defaults
 	entries  map[string][]*ast.MappingValueNode // those of the entries of agents.list
+	at       map[string]place                   // of workspace, and of ID.workspace, ID.identity and ID.name
+}
+
+// entry returns the entry of an agent; the zero value when it has none.
+func (h *Home) entry(id string) AgentEntry {
+	for _, e := range h.Settings.Agents {
+		if e.ID == id {
+			return e
+		}
+	}
+	return AgentEntry{}
+}
+
+// mark records where a key of an entry, or workspace, is.
+func (h *Home) mark(key string, n ast.Node) {
+	line, column := yamldoc.Position(n)
+	h.at[key] = place{file: h.file.Name, line: line, column: column, data: h.file.Data}
 }
 
 // ParseHome reads the file of a home. Every error is an [*Error] with all problems found.
@@ -112,7 +143,7 @@ func CheckHome(f File) error {
 }
 
 func parseHome(f File, problems *[]Problem) *Home {
-	h := &Home{file: f, entries: map[string][]*ast.MappingValueNode{}}
+	h := &Home{file: f, entries: map[string][]*ast.MappingValueNode{}, at: map[string]place{}}
 	if len(f.Data) > 0 {
 		sum := sha256.Sum256(f.Data)
 		h.Settings.Version = hex.EncodeToString(sum[:])
@@ -152,6 +183,7 @@ func parseHome(f File, problems *[]Problem) *Home {
 			h.storage = l.storage(kv)
 		case name == "workspace":
 			l.workspace(kv, &h.Settings.Workspace)
+			h.mark("workspace", kv)
 		case isAgentKey(name):
 			h.defaults = append(h.defaults, kv)
 		default:
@@ -170,6 +202,7 @@ func parseHome(f File, problems *[]Problem) *Home {
 				l.fail(kv, "workspace", "workspace is set in two places of this file that mean the same; keep one of them")
 			} else {
 				l.workspace(kv, &h.Settings.Workspace)
+				h.mark("workspace", kv)
 			}
 		}
 	}
@@ -277,6 +310,11 @@ func (h *Home) list(l *layer, kv *ast.MappingValueNode) {
 			l.fail(at["default"], full+".default", fmt.Sprintf("the agents %s and %s are both the default; mark one of them with default: true", marked, e.ID))
 		case e.Default:
 			marked = e.ID
+		}
+		for _, name := range []string{"name", "workspace", "agent_dir", "identity"} {
+			if n := at[name]; n != nil {
+				h.mark(e.ID+"."+name, n)
+			}
 		}
 		h.entries[e.ID] = rest
 		h.Settings.Agents = append(h.Settings.Agents, e)

@@ -87,6 +87,7 @@ func TestLayersOfTheHome(t *testing.T) {
 		"main": {
 			"pai.provider": "openai theclaw.yaml:2", "pai.model": "gpt-5 theclaw.yaml:2", "model.fallbacks": "[lab/small] theclaw.yaml:2",
 			"memory_search.query.hybrid.weights": "[1, 2] theclaw.yaml:10", "memory_search.query.max_results": "6 theclaw.yaml:10",
+			"name": "Main theclaw.yaml:14", "identity.name": "Max theclaw.yaml:15", "identity.theme": "calm theclaw.yaml:15",
 			"session.dm_scope": " default", "session.reset.mode": "both theclaw.yaml:4", "session.reset.idle": "2h theclaw.yaml:4", "session.reset.at": "04:00 default",
 		},
 		"work": {

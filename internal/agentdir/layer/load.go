@@ -52,6 +52,12 @@ type Loaded struct {
 	Config config.Config
 	// Values are all settings in the order of [Keys], channels one by one.
 	Values []Value
+	// Entry is that of the agent in agents.list; the zero value when it has none.
+	Entry AgentEntry
+	// Workspace is the working directory that the settings name; empty: none.
+	Workspace Value
+	// IsMain reports whether the agent is the default one by the settings alone.
+	IsMain bool
 	// InboxPaths are the directories outside the home below which an inbox.path may
 	// lie, as theclaw.yaml lists them.
 	InboxPaths []string
@@ -94,6 +100,7 @@ func Load(in Layers) (*Loaded, error) {
 		home.apply(in.AgentID, &out.Config, &out.more, out.places, &problems)
 	}
 	out.InboxPaths = home.InboxPaths
+	out.entry(home, in.AgentID)
 	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
 	if root, ok := l.parse(); ok && root == nil {
 		problems = append(problems, Problem{File: in.Agent.Name, Text: "the file is empty; it needs at least the line agent_id: " + in.AgentID})
@@ -121,6 +128,22 @@ func Load(in Layers) (*Loaded, error) {
 	}
 	out.list()
 	return out, nil
+}
+
+// entry takes over what the file of the home says of the agent alone.
+func (l *Loaded) entry(h *Home, id string) {
+	l.Entry, l.IsMain = h.entry(id), h.Settings.Main() == id
+	switch {
+	case l.Entry.Workspace != "":
+		l.Workspace = Value{"workspace", l.Entry.Workspace, h.at[id+".workspace"].String()}
+	case h.Settings.Workspace != "" && l.IsMain:
+		l.Workspace = Value{"workspace", h.Settings.Workspace, h.at["workspace"].String()}
+	}
+	for key, p := range map[string]string{"name": "name", "identity.name": "identity", "identity.theme": "identity", "identity.emoji": "identity"} {
+		if at, ok := h.at[id+"."+p]; ok {
+			l.places[key] = at
+		}
+	}
 }
 
 // flavor sets the defaults of the flavor, which only the last layers decide: the keys that
@@ -206,6 +229,13 @@ func (l *Loaded) list() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Config.Channels)) {
 		add("channels."+name, config.FlowChannel(l.Config.Channels[name]))
+	}
+	for _, v := range []struct{ key, value string }{
+		{"name", l.Entry.Name}, {"identity.name", l.Entry.Identity.Name}, {"identity.theme", l.Entry.Identity.Theme}, {"identity.emoji", l.Entry.Identity.Emoji},
+	} {
+		if v.value != "" {
+			add(v.key, v.value)
+		}
 	}
 	l.more.list(add)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -83,4 +84,25 @@ func CheckDSN(dsn string) string {
 		return "a URL with a password is given as env:NAME or file:PATH"
 	}
 	return ""
+}
+
+// RestartKeys returns the keys with which a running registry does not go along and that have
+// another value than in an earlier file.
+func (h *Home) RestartKeys(earlier *Home) (keys []string) {
+	if h.storage.Postgres != earlier.storage.Postgres {
+		keys = append(keys, "storage.engine")
+	}
+	if !slices.Equal(h.storage.DSNs, earlier.storage.DSNs) {
+		keys = append(keys, "storage.dsns")
+	}
+	return keys
+}
+
+// AgentDirProblem is that of an agent_dir in agents.list.
+func (h *Home) AgentDirProblem(id, text string) *Error {
+	key := "agent_dir"
+	if !isJSON5(h.file.Name) {
+		return &Error{Problems: []Problem{at(h.at[id+".agent_dir"], key, text)}}
+	}
+	return &Error{Problems: []Problem{{File: h.file.Name, Key: key, Text: text}}}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -262,13 +264,22 @@ func listCommand(e *command.Env) *cobra.Command {
 			}
 			all := []listed{}
 			for _, a := range agents {
-				all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), conditionOf(a), a})
+				all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), conditionOf(a), nil, a})
+			}
+			columns := []string{"agent", "kind", "state", "model", "dir", "health"}
+			shown := addIdentities(c.Context(), e, all)
+			if shown {
+				columns = append(columns, "identity")
 			}
 			model := modelsOf(c.Context(), e, agents)
-			t := screen.NewTable(e, "agent", "kind", "state", "model", "dir", "health").Wide("dir").Drop("kind", "model")
+			t := screen.NewTable(e, columns...).Wide("dir").Drop("kind", "model")
 			return screen.List(t.Then(func() { noAgents(e, len(all)) }), all, func(l listed) []any {
 				state := map[bool]string{true: "started", false: "stopped"}[l.Started]
-				return []any{l.AgentID, l.Kind, state, cmp.Or(model(l.of.GetModel()), "-"), cmp.Or(l.of.GetDir(), "-"), l.words()}
+				row := []any{l.AgentID, l.Kind, state, cmp.Or(model(l.of.GetModel()), "-"), cmp.Or(l.of.GetDir(), "-"), l.words()}
+				if shown {
+					row = append(row, l.Identity.words())
+				}
+				return row
 			})
 		},
 	}
@@ -280,6 +291,42 @@ type listed struct {
 	Kind    string `json:"kind"`
 	Started bool   `json:"started"`
 	condition
+	Identity *identity `json:"identity,omitempty"`
 
 	of *registry.Agent
+}
+
+// identity is how an agent presents itself, by its entry in agents.list.
+type identity struct {
+	Name  string `json:"name,omitempty"`
+	Theme string `json:"theme,omitempty"`
+	Emoji string `json:"emoji,omitempty"`
+}
+
+func (i *identity) words() string {
+	if i == nil {
+		return "-"
+	}
+	return strings.Join(strings.Fields(i.Emoji+" "+i.Name+" "+i.Theme), " ")
+}
+
+// addIdentities adds what the settings of the home say, and reports whether they say it of
+// any agent. Agents are listed also where the settings cannot be read.
+func addIdentities(ctx context.Context, e *command.Env, all []listed) (found bool) {
+	r, err := e.Homes().GetHomeConfig(ctx, &registry.GetHomeConfigRequest{})
+	if err != nil {
+		return false
+	}
+	s, err := layer.ReadHome(layer.File{Name: r.GetName(), Data: []byte(r.GetText())})
+	if err != nil {
+		return false
+	}
+	for _, entry := range s.Agents {
+		for i := range all {
+			if all[i].AgentID == entry.ID && entry.Identity != (layer.Identity{}) {
+				all[i].Identity, found = &identity{entry.Identity.Name, entry.Identity.Theme, entry.Identity.Emoji}, true
+			}
+		}
+	}
+	return found
 }

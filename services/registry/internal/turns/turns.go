@@ -132,6 +132,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.Files); err != nil {
 			return nil, err
 		}
+		out.Files = withIdentity(set, out.Files)
 		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
 		if se := b.Session; se != nil {
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom

@@ -29,6 +29,6 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	if v, err := set.Get("pai.model"); err == nil && v.Origin == "default" {
 		out.Model = ""
 	}
-	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Dir.Workdir(), set.Dir.Sessions()
+	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
 	return out
 }

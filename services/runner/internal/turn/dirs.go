@@ -12,7 +12,8 @@ import (
 
 // localDirs replaces the directories of a claim where this runner shares no files with
 // the registry: by a directory that all runners have, or by those below root. It makes
-// them. An empty root keeps the registry's paths.
+// them. An empty root keeps the registry's paths; a working directory that settings name is
+// made there when the directory above it exists.
 func localDirs(agentID, root string, c *registrypb.TurnConfig) (err error) {
 	if c == nil {
 		return nil
@@ -26,6 +27,12 @@ func localDirs(agentID, root string, c *registrypb.TurnConfig) (err error) {
 	} else if root != "" {
 		if c.Workdir, err = makeDir(agentID, root, "workdir"); err != nil {
 			return err
+		}
+	} else if dir := c.GetWorkdir(); dir != "" {
+		// Not with what is above it: that would make a deleted agent's directory again. Where
+		// that is missing, the tools report it.
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("make working directory of agent %s: %w", agentID, err)
 		}
 	}
 	if root != "" {

@@ -1,0 +1,122 @@
+package agentdir
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// S4-13, S4-14: the configured directory, that of agents.defaults for the default agent, the
+// two of openclaw, and that of the agent.
+func TestWorkspacePath(t *testing.T) {
+	base := WorkspaceSpec{Home: "/h", AgentDir: "/h/agents/a", UserHome: "/home/u", ID: "a"}
+	for _, c := range []struct {
+		flavor, configured, defaults string
+		main                         bool
+		want                         string
+	}{
+		{"openclaw", "/srv/a/", "/srv/d", true, "/srv/a"},
+		{"openclaw", "~/a", "", false, "/home/u/a"},
+		{"openclaw", "", "/srv/d", true, "/srv/d"},
+		{"openclaw", "", "", true, "/h/workspace"},
+		{"openclaw", "", "/srv/d", false, "/h/workspace-a"},
+		{"theclaw", "", "", true, "/h/agents/a/workdir"},
+		{"theclaw", "", "/srv/d", true, "/srv/d"},
+		{"theclaw", "", "/srv/d", false, "/h/agents/a/workdir"},
+		{"agentclaw", "", "", false, "/h/agents/a/workdir"},
+		{"theclaw", "/srv/a", "", false, "/srv/a"},
+	} {
+		w := base
+		w.Flavor, w.Configured, w.Defaults, w.Default = c.flavor, c.configured, c.defaults, c.main
+		if got := w.Path(); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	base.UserHome, base.Configured = "", "~/a"
+	if got := base.Path(); got != "" {
+		t.Errorf("without a home directory: %s", got)
+	}
+}
+
+// S4-15: the configured directory, else that below agents.
+func TestAgentDirOf(t *testing.T) {
+	if got := AgentDirOf("/h", "a", ""); got != "/h/agents/a" {
+		t.Error(got)
+	}
+	if got := AgentDirOf("/h", "a", "/srv/a/"); got != "/srv/a" {
+		t.Error(got)
+	}
+}
+
+// S4-02: the settings decide the workspace, it is shown with its origin, and none may hold
+// the home.
+func TestWorkspaceOfAnAgent(t *testing.T) {
+	h := openHome(t)
+	create(t, h, "a1")
+	create(t, h, "main")
+	of := func(id, text string) (path, origin string) {
+		t.Helper()
+		write(t, h.DefaultsFile(), text)
+		a, err := h.Load(id)
+		if err != nil || a.Problem != nil {
+			t.Fatal(err, a.Problem)
+		}
+		v, _ := a.Get("workspace")
+		return a.Workspace, v.Origin
+	}
+	for _, c := range []struct{ id, text, path, origin string }{
+		{"a1", "run: {timeout: 5m}\n", filepath.Join(h.AgentDir("a1"), "workdir"), ""},
+		{"a1", "agents: {list: [{id: a1, workspace: /srv/w}]}\n", "/srv/w", "theclaw.yaml:1"},
+		{"main", "agents:\n  defaults: {workspace: /srv/d}\n", "/srv/d", "theclaw.yaml:2"},
+		{"a1", "agents:\n  defaults: {workspace: /srv/d}\n", filepath.Join(h.AgentDir("a1"), "workdir"), ""},
+		{"a1", "flavor: openclaw\n", filepath.Join(h.Path(), "workspace-a1"), "flavor openclaw"},
+		{"main", "flavor: openclaw\n", filepath.Join(h.Path(), "workspace"), "flavor openclaw"},
+		{"a1", "agents: {list: [{id: a1, workspace: " + filepath.Join(h.Path(), "workspace-x") + "}]}\n", filepath.Join(h.Path(), "workspace-x"), "theclaw.yaml:1"},
+		{"a1", "agents: {list: [{id: a1, agent_dir: " + h.AgentDir("a1") + "}]}\n", filepath.Join(h.AgentDir("a1"), "workdir"), ""},
+	} {
+		if path, origin := of(c.id, c.text); path != c.path || origin != c.origin {
+			t.Errorf("%s, %q: %s from %q", c.id, c.text, path, origin)
+		}
+	}
+	for dir, want := range map[string]string{
+		h.Path(): "contains the home", filepath.Dir(h.Path()): "contains the home", "/": "contains the home",
+		h.RunDir(): "among the files of the home", h.AgentDir("main"): "among the files of the home",
+		"~/x": "no home directory",
+	} {
+		write(t, h.DefaultsFile(), "agents: {list: [{id: a1, workspace: "+dir+"}]}\n")
+		if _, err := h.Load("a1"); !fault.Is(err, fault.ConfigInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	write(t, h.DefaultsFile(), "run: {timeout: 5m}\n")
+	if _, err := h.Load("a1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.DefaultsFile(), "agents:\n  list:\n    - id: a1\n      agent_dir: /srv/a\n")
+	if a, err := h.Load("a1"); err == nil && a.Problem == nil || err != nil && !strings.Contains(err.Error(), "agent_dir") {
+		t.Errorf("another directory: %v", err)
+	}
+	if _, problem := h.HomeSettings(); problem == nil || !strings.Contains(problem.Error(), "theclaw.yaml:4:7: the directory of agent a1 is") {
+		t.Errorf("another directory: %v", problem)
+	}
+}
+
+// S4-12: keys that need a restart are named until the old value is back.
+func TestRestartKeys(t *testing.T) {
+	h := openHome(t)
+	for _, c := range []struct{ text, want string }{
+		{"run: {timeout: 5m}\n", ""},
+		{"run: {timeout: 6m}\n", ""},
+		{"storage: {engine: postgres, dsns: ['env:DSN']}\n", "storage.engine storage.dsns"},
+		{"storage: [\n", "storage.engine storage.dsns"},
+		{"storage: {engine: sqlite}\n", ""},
+	} {
+		write(t, h.DefaultsFile(), c.text)
+		s, err := h.HomeState()
+		if got := strings.Join(s.Restart, " "); err != nil || got != c.want {
+			t.Errorf("%q: %q, %v", c.text, got, err)
+		}
+	}
+}
