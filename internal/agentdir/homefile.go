@@ -91,6 +91,13 @@ func (h *Home) reread() error {
 	if h.known && file.Name == h.good.file.Name && bytes.Equal(file.Data, h.good.file.Data) {
 		return nil // one copy for all agents
 	}
+	if file.Name != "" && len(file.Data) == 0 && h.known {
+		// A program that writes in place empties the file first: not to be taken for the
+		// settings of a person who wants none.
+		if _, settled := h.settingsStamp(); !settled {
+			return nil
+		}
+	}
 	parsed, err := layer.ParseHome(file)
 	if err != nil {
 		return invalid(codes.FailedPrecondition, err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
@@ -83,6 +84,30 @@ func TestHomeSettingsAreKept(t *testing.T) {
 				t.Errorf("%q: %v, %v", text, s.Owners, problem)
 			}
 		}
+	}
+}
+
+// A file that is empty for a moment, while it is written in place, changes nothing; one that
+// stays empty does.
+func TestHomeSettingsOfAnEmptyFile(t *testing.T) {
+	h := openHome(t)
+	write(t, h.DefaultsFile(), "owners: ['telegram:1']\n")
+	if _, problem := h.HomeSettings(); problem != nil {
+		t.Fatal(problem)
+	}
+	write(t, h.DefaultsFile(), "")
+	if s, problem := h.HomeSettings(); problem != nil || len(s.Owners) != 1 {
+		t.Errorf("just emptied: %v, %v", s.Owners, problem)
+	}
+	for settled := false; !settled; _, settled = h.settingsStamp() {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the file never settles")
+		case <-time.After(FileTick):
+		}
+	}
+	if s, problem := h.HomeSettings(); problem != nil || len(s.Owners) != 0 {
+		t.Errorf("empty: %v, %v", s.Owners, problem)
 	}
 }
 

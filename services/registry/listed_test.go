@@ -3,7 +3,10 @@ package registry_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -55,4 +58,79 @@ func TestListedAgents(t *testing.T) {
 	if w.Have("later") {
 		t.Error("a deleted agent is back")
 	}
+}
+
+// S4-12: the next turn has the model of a changed file; a broken one leaves the old values in
+// force and is named; the same settings as JSON5 give the same turn. S4-05, S4-02: the turn has
+// the identity and the workspace of the entry.
+func TestNextTurnUsesTheChangedHome(t *testing.T) {
+	o := backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	path := func(name string) string { return filepath.Join(o.Home, name) }
+	n := 0
+	turn := func(when string) *registryv1.BeginTurnResponse {
+		t.Helper()
+		n++
+		w.Push("a1", "bob", when, "k"+strconv.Itoa(n))
+		due := w.Due(backendtest.KindRun, "r1", time.Minute)
+		if len(due) != 1 {
+			t.Fatalf("%s: due %v", when, due)
+		}
+		ctx := backendtest.Under(t.Context(), due[0].GetLease())
+		b, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})
+		p := backendtest.Must(t, b, err).GetEvents()[0]
+		begun, err := w.Turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: p.GetEvent().GetId(), Key: p.GetKey(), ThreadId: p.GetThreadId()})
+		backendtest.Must(t, begun, err)
+		fin, err := w.Turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{AgentId: "a1", InboxId: p.GetEvent().GetId(), Key: p.GetKey(), ThreadId: p.GetThreadId(), Fate: registryv1.Fate_FATE_REPLIED, Text: "x"})
+		backendtest.Must(t, fin, err)
+		w.Release(due[0].GetLease())
+		return begun
+	}
+	check := func(when, model string) {
+		t.Helper()
+		c := turn(when).GetConfig()
+		if c.GetProvider()+"/"+c.GetModel() != model {
+			t.Errorf("%s: %s/%s, want %s", when, c.GetProvider(), c.GetModel(), model)
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	problem := func() string {
+		t.Helper()
+		r, err := w.Homes.GetHomeConfig(t.Context(), &registryv1.GetHomeConfigRequest{})
+		return backendtest.Must(t, r, err).GetProblem()
+	}
+	check("no file", "/") // the runner chooses
+	write("theclaw.yaml", "model: lab/\n")
+	check("a broken first file", "/")
+	if p := problem(); !strings.Contains(p, "theclaw.yaml:1:8: model: ") {
+		t.Errorf("the problem is %q", p)
+	}
+	write("theclaw.yaml", "model: lab/one\n")
+	check("a file", "lab/one")
+	write("theclaw.yaml", "model: lab/two\nagents: {list: [{id: a1, workspace: "+path("workspace-x")+", identity: {name: Max, theme: calm}}]}\n")
+	begun := turn("a changed file")
+	if c := begun.GetConfig(); c.GetModel() != "two" || c.GetWorkdir() != path("workspace-x") || !strings.HasSuffix(begun.GetFiles()[0].GetContent(), "\nName: Max, Theme: calm\n") {
+		t.Errorf("%v, %v", c, begun.GetFiles()[0])
+	}
+	write("theclaw.yaml", "model: [\n")
+	check("a broken file", "lab/two")
+	if p := problem(); !strings.Contains(p, "theclaw.yaml:1:8: ") {
+		t.Errorf("the problem is %q", p)
+	}
+	if err := os.Remove(path("theclaw.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	write("theclaw.json5", "{model: 'lab/two', // as it was\n}\n")
+	check("JSON5", "lab/two")
+	if p := problem(); p != "" {
+		t.Errorf("the problem is %q", p)
+	}
+	write("theclaw.json5", "{model: 'lab/three'}\n")
+	check("changed JSON5", "lab/three")
 }

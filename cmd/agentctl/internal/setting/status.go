@@ -38,7 +38,6 @@ and the keys that were changed and are in force after a restart of agentd. Where
 registry runs, the file itself is checked.`,
 		Example: `  agentctl config status
   agentctl config status --json | jq -r .problem`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := statusOf(c.Context(), e)
 			if err != nil {

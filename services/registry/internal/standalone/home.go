@@ -13,11 +13,8 @@ import (
 
 // HomeSettings returns the settings of the home that are in force.
 func (f Files) HomeSettings(context.Context) (layer.HomeSettings, error) {
-	s, problem := f.home.HomeSettings()
-	if problem != nil && s.Version == "" { // there are no last good ones
-		return s, problem
-	}
-	return s, nil
+	st, err := f.home.HomeState() // an error only when there are no last good ones; a home without a file has some
+	return st.Settings, err
 }
 
 // SetBindings replaces the bindings in the file of the home.
@@ -31,7 +28,7 @@ func (f Files) Written(context.Context) (settings.Written, error) {
 	if err != nil {
 		return settings.Written{}, err
 	}
-	w := settings.Written{Name: st.Name, Text: st.Text, Version: st.Settings.Version, LoadedAt: st.LoadedAt, Problem: st.Problem}
+	w := settings.Written{Name: st.Name, Text: st.Text, Version: st.Settings.Version, LoadedAt: st.LoadedAt, Problem: st.Problem, Restart: st.Restart}
 	return w, nil
 }
 
