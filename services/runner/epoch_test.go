@@ -11,80 +11,56 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 )
 
-// epochs is a connection to the registry on which a test lets an epoch of a conversation
-// begin: right before the next event of it, as a claim does, and under the runner's lease.
-type epochs struct {
+// tap is a connection to the registry on which a test sees what is pushed, and sets what a claim
+// answers.
+type tap struct {
 	grpc.ClientConnInterface
-	threads registrypb.ThreadServiceClient
-	turns   registrypb.TurnServiceClient
 
-	mu    sync.Mutex
-	begin bool  // with the next claim
-	from  int64 // of the epoch
-	push  []*registrypb.NewEvent
-	set   func(*registrypb.TurnConfig)
+	mu   sync.Mutex
+	push []*registrypb.NewEvent
+	set  func(*registrypb.TurnConfig)
 }
 
-func (e *epochs) next() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.begin = true
-}
-
-func (e *epochs) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	switch in := args.(type) {
-	case *registrypb.PushEventsRequest:
-		e.mu.Lock()
-		e.push = append(e.push, in.GetEvents()...)
-		e.mu.Unlock()
-	case *registrypb.BeginTurnRequest:
-		if err := e.beginEpoch(ctx, in); err != nil {
-			return err
-		}
-	}
+func (e *tap) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	err := e.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
-	if out, ok := reply.(*registrypb.BeginTurnResponse); ok && err == nil && out.GetInbound() != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		out.EpochFromId = e.from
-		out.Tail = slices.DeleteFunc(out.GetTail(), func(ev *registrypb.Event) bool { return ev.GetId() <= e.from })
-		if e.set != nil {
-			e.set(out.GetConfig())
-		}
-	}
-	return err
-}
-
-func (e *epochs) beginEpoch(ctx context.Context, in *registrypb.BeginTurnRequest) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.begin {
-		return nil
+	if in, ok := args.(*registrypb.PushEventsRequest); ok {
+		e.push = append(e.push, in.GetEvents()...)
 	}
-	kind := "session"
-	out, err := e.threads.PushEvents(ctx, &registrypb.PushEventsRequest{
-		Thread: &registrypb.ThreadRef{AgentId: in.GetAgentId(), ThreadId: in.GetThreadId()},
-		Events: []*registrypb.NewEvent{{Source: "self", Type: "record", Subtype: &kind, Content: `{"session_id":"02","previous":"01","reason":"new","by":""}`}},
-	})
-	if err != nil {
-		return err
+	if out, ok := reply.(*registrypb.BeginTurnResponse); ok && err == nil && e.set != nil && out.GetConfig() != nil {
+		e.set(out.GetConfig())
 	}
-	e.begin, e.from = false, out.GetEventIds()[0]
-	_, err = e.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: in.GetAgentId(), ThreadId: in.GetThreadId()}) // moves the digest
 	return err
 }
 
-// inEpochs makes the runners that are started from now on use such a connection.
-func (w *world) inEpochs() *epochs {
-	e := &epochs{ClientConnInterface: w.conn, threads: w.threads, turns: w.turns}
+// tapped makes the runners that are started from now on use such a connection.
+func (w *world) tapped() *tap {
+	e := &tap{ClientConnInterface: w.conn}
 	w.wire = e
 	return e
+}
+
+// nextEpoch lets an epoch of each conversation of the agent begin with its next message.
+func (w *world) nextEpoch() {
+	w.t.Helper()
+	sessions := registrypb.NewSessionServiceClient(w.conn)
+	list, err := sessions.ListSessions(w.t.Context(), &registrypb.ListSessionsRequest{AgentId: "a1"})
+	if err != nil || len(list.GetSessions()) == 0 {
+		w.t.Fatalf("sessions %v, %v", list, err)
+	}
+	for _, s := range list.GetSessions() {
+		if _, err := sessions.ResetSession(w.t.Context(), &registrypb.ResetSessionRequest{AgentId: "a1", Key: s.GetKey()}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }
 
 // answered sends a message of the owner, and answeredTo one of a source; they wait for its end
@@ -126,6 +102,23 @@ func (w *world) file(name string) string {
 	return string(f.GetContent())
 }
 
+// past are the digests of ended epochs.
+func (w *world) past() (out []string) {
+	w.t.Helper()
+	names, err := filepath.Glob(filepath.Join(w.home.AgentDir("a1"), "memory", "past", "*"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range names {
+		text, err := os.ReadFile(n)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(out, string(text))
+	}
+	return out
+}
+
 // known are the facts in what BuildContext answers.
 func (w *world) known(r *workshop, at int64) []string {
 	w.t.Helper()
@@ -150,7 +143,6 @@ func (w *world) lastMessage() int64 {
 // the peer stays.
 func TestEpoch(t *testing.T) {
 	w := newWorld(t)
-	e := w.inEpochs()
 	script := modeltest.New(t, modeltest.FactModel())
 	w.agent("a1", "compaction:\n  after_turns: 2\n  peer_every: 1\noutbound: []")
 	r := w.runner(script)
@@ -175,7 +167,7 @@ func TestEpoch(t *testing.T) {
 		{"fact-five", []string{"fact-five", "fact-four", "fact-peer"}, []string{"fact-five", "fact-four"}},
 	} {
 		if step.digest == nil {
-			e.next()
+			w.nextEpoch()
 		}
 		rec.reset()
 		w.answered(r, step.text)
@@ -189,6 +181,9 @@ func TestEpoch(t *testing.T) {
 		if step.digest == nil {
 			if len(digests) != 0 {
 				t.Errorf("%s: digests %v", step.text, digests)
+			}
+			if got := w.past(); len(got) != 1 || !slices.Equal(modeltest.Facts(got[0]), []string{"fact-one", "fact-two"}) || w.file(consoleFile) != "" {
+				t.Errorf("%s: past digests %q, present %q", step.text, got, w.file(consoleFile))
 			}
 			continue
 		}
@@ -239,7 +234,6 @@ func sorted(list []string) []string {
 // messages that were never digested do not make a digest due in the next epoch.
 func TestEpochOfUndigestedMessages(t *testing.T) {
 	w := newWorld(t)
-	e := w.inEpochs()
 	script := modeltest.New(t, modeltest.FactModel())
 	w.agent("a1", "context:\n  recent_messages: 4\noutbound: []\ncompaction:\n  strategy: truncate")
 	r := w.runner(script)
@@ -248,7 +242,7 @@ func TestEpochOfUndigestedMessages(t *testing.T) {
 	if _, err := w.agents.SetAgentConfig(t.Context(), &registrypb.SetAgentConfigRequest{AgentId: "a1", Key: "compaction.strategy", Value: "summarise"}); err != nil {
 		t.Fatal(err)
 	}
-	e.next()
+	w.nextEpoch()
 	rec := &recorder{script: script}
 	for _, text := range []string{"fact-two", "fact-three", "fact-four", "fact-five"} {
 		w.answered(r, text)
@@ -270,13 +264,12 @@ func TestEpochOfUndigestedMessages(t *testing.T) {
 // In a thread that many share, the memory of a peer is made of their words of the epoch.
 func TestPeerOfASharedThreadInAnEpoch(t *testing.T) {
 	w := newWorld(t)
-	e := w.inEpochs()
 	script := modeltest.New(t, modeltest.FactModel())
 	w.agent("a1", "routing:\n  default: per-channel\ncompaction:\n  after_turns: 2\n  peer_every: 1\noutbound: []")
 	r := w.runner(script)
 	const alice = "external:telegram:main:dm:alice:alice"
 	w.answeredTo(r, alice, "fact-one")
-	e.next()
+	w.nextEpoch()
 	w.answeredTo(r, alice, "fact-two")
 	rec := &recorder{script: script}
 	rec.reset()
@@ -297,7 +290,6 @@ func TestPeerOfASharedThreadInAnEpoch(t *testing.T) {
 func TestDigestOfAnEarlierEpochIsLate(t *testing.T) {
 	p := newSlowDigests(t)
 	w := newWorld(t)
-	e := w.inEpochs()
 	w.agent("a1", "context:\n  recent_messages: 2\noutbound: []")
 	r := w.runnerAt(p.url)
 	say := func(text string) {
@@ -308,7 +300,7 @@ func TestDigestOfAnEarlierEpochIsLate(t *testing.T) {
 	}
 	say("fact-one")
 	late := <-p.asked
-	e.next()
+	w.nextEpoch()
 	for _, text := range []string{"fact-two", "fact-three"} {
 		say(text)
 	}
@@ -346,17 +338,14 @@ func TestDigestOfAnEarlierEpochIsLate(t *testing.T) {
 	if got := sorted(modeltest.Facts(w.file(consoleFile))); !slices.Equal(got, []string{"fact-three", "fact-two"}) {
 		t.Errorf("memory of the thread: %q", got)
 	}
-	if past, err := filepath.Glob(filepath.Join(w.home.AgentDir("a1"), "memory", "past", "*")); err != nil || len(past) != 1 {
-		t.Fatalf("past: %q, %v", past, err)
-	} else if text, err := os.ReadFile(past[0]); err != nil || !slices.Equal(modeltest.Facts(string(text)), []string{"fact-one"}) {
-		t.Errorf("past: %q, %v", text, err)
+	if got := w.past(); len(got) != 1 || !slices.Equal(modeltest.Facts(got[0]), []string{"fact-one"}) {
+		t.Errorf("past digests %q", got)
 	}
 }
 
 // A digest that a person asks for is one of the epoch too.
 func TestCompactMemoryInAnEpoch(t *testing.T) {
 	w := newWorld(t)
-	e := w.inEpochs()
 	script := modeltest.New(t, modeltest.FactModel())
 	w.agent("a1", "outbound: []")
 	r := w.runner(script)
@@ -371,7 +360,7 @@ func TestCompactMemoryInAnEpoch(t *testing.T) {
 	w.answered(r, "fact-one")
 	compact()
 	w.answered(r, "fact-two")
-	e.next()
+	w.nextEpoch()
 	w.answered(r, "fact-three")
 	rec := &recorder{script: script}
 	rec.reset()
@@ -393,7 +382,7 @@ func TestCompactMemoryInAnEpoch(t *testing.T) {
 // and a setting that cannot be used changes nothing.
 func TestThinkingOfAConversation(t *testing.T) {
 	w := newWorld(t)
-	e := w.inEpochs()
+	e := w.tapped()
 	w.agent("a1", "outbound: []")
 	script := modeltest.New(t, modeltest.Step{Repeat: true, Text: []string{"ok"}})
 	file := filepath.Join(t.TempDir(), "providers.yaml")
@@ -428,19 +417,29 @@ func TestThinkingOfAConversation(t *testing.T) {
 // A run is started in a session by its key; the registry decides about it.
 func TestStartRunInASession(t *testing.T) {
 	w := newWorld(t)
-	e := w.inEpochs()
+	e := w.tapped()
 	w.agent("a1", "outbound: []")
 	r := w.runner(nil)
 	const key = "agent:a1:telegram:tg:dm:1207"
-	if _, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "say: hello", SessionKey: key}); err != nil {
-		t.Fatal(err)
+	for n, want := range []string{key, ""} {
+		run, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "say: hello", SessionKey: want})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := w.wait(r, "a1", run.GetRunId()); end.GetText() != "hello" {
+			t.Errorf("%q: %v", want, end)
+		}
+		e.mu.Lock()
+		if len(e.push) != n+1 || e.push[n].GetSessionKey() != want {
+			t.Errorf("pushed: %v", e.push)
+		}
+		e.mu.Unlock()
+		turn, err := w.turns.GetTurn(t.Context(), &registrypb.GetTurnRequest{AgentId: "a1", InboxId: run.GetInboxId()})
+		if err != nil || turn.GetTurn().GetSessionKey() != want || (turn.GetTurn().GetThreadId() == console) != (want == "") {
+			t.Errorf("%q: turn %v, %v", want, turn, err)
+		}
 	}
-	if _, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "say: hello"}); err != nil {
-		t.Fatal(err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.push) != 2 || e.push[0].GetSessionKey() != key || e.push[1].GetSessionKey() != "" {
-		t.Errorf("pushed: %v", e.push)
+	if _, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "hi", SessionKey: "agent:a2:main"}); !fault.Is(err, fault.SessionKeyInvalid) {
+		t.Errorf("a session of another agent: %v", err)
 	}
 }
