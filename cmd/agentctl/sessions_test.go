@@ -8,7 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/testing/world"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // answerOf runs a command with --json and reads what it prints.
@@ -188,8 +192,15 @@ func TestSessionsInTwoCases(t *testing.T) {
 	w.Create(t, "a1", "outbound: []")
 	do := person(w)
 	keys := []string{"agent:a1:session:Plans", "agent:a1:session:plans"}
-	for _, key := range keys {
-		done(t, do, "agent", "a1", "--message", "say: hi", "--wait", "--session", key)
+	for _, key := range keys { // the second one would be the first one on the command line
+		r, err := w.Threads.PushEvents(t.Context(), &registry.PushEventsRequest{
+			Thread: &registry.ThreadRef{AgentId: "a1", ThreadId: thread.Inbox}, IdempotencyKey: key,
+			Events: []*registry.NewEvent{{Source: source.Console, Type: thread.TypeMessage, Content: message.Console.Envelope(key, "say: hi"), SessionKey: key}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Await(t, "a1", r.GetEventIds()[0])
 	}
 	if list := answerOf[[]sessionRow](t, do, "sessions", "list", "a1"); len(list) != 2 {
 		t.Fatalf("%+v", list)
