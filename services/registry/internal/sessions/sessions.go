@@ -1,5 +1,5 @@
 // Package sessions implements SessionService: people list the conversations of an agent, see and
-// change what belongs to one beside its events, and let the next message begin a new epoch.
+// change what belongs to one besides its events, and let the next message begin a new epoch.
 //
 // A change is in force from the next message on: the epoch, the model and everything else are
 // read when a turn is claimed, and a turn under way keeps what it has. It promises that a
