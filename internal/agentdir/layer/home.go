@@ -96,6 +96,7 @@ type Home struct {
 	file     File
 	below    *Home // a file whose defaults are below those of this one; nil: there is none
 	storage  Storage
+	stored   bool                               // storage is given
 	defaults []*ast.MappingValueNode            // the keys of agents at the top, and below agents.defaults
 	entries  map[string][]*ast.MappingValueNode // those of the entries of agents.list
 	at       map[string]place                   // of workspace, and of ID.workspace, ID.identity and ID.name
@@ -142,6 +143,24 @@ func CheckHome(f File) error {
 	return err
 }
 
+// CheckShared returns what is wrong with settings that several registries share: storage and
+// inbox_paths belong to a registry.
+func CheckShared(f File) error {
+	h, err := ParseHome(f)
+	if err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		key string
+		has bool
+	}{{"storage", h.stored}, {"inbox_paths", len(h.InboxPaths) > 0}} {
+		if s.has {
+			return &Error{Problems: []Problem{{File: f.Name, Key: s.key, Text: s.key + " belongs in the theclaw.yaml of each registry; remove it here"}}}
+		}
+	}
+	return nil
+}
+
 func parseHome(f File, problems *[]Problem) *Home {
 	h := &Home{file: f, entries: map[string][]*ast.MappingValueNode{}, at: map[string]place{}}
 	if len(f.Data) > 0 {
@@ -180,7 +199,7 @@ func parseHome(f File, problems *[]Problem) *Home {
 		case name == "inbox_paths":
 			h.inboxPaths(l, kv)
 		case name == "storage":
-			h.storage = l.storage(kv)
+			h.storage, h.stored = l.storage(kv), true
 		case name == "workspace":
 			l.workspace(kv, &h.Settings.Workspace)
 			h.mark("workspace", kv)

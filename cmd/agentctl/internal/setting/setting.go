@@ -35,7 +35,7 @@ func configCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl config effective alice
   agentctl config explain pai.model
   agentctl config set alice pai.model gpt-5`,
-	}, effectiveCommand(e), explainCommand(e), getCommand(e), setCommand(e), statusCommand(e))
+	}, effectiveCommand(e), explainCommand(e), getCommand(e), importCommand(e), setCommand(e), statusCommand(e))
 }
 
 func settings(c *cobra.Command, e *command.Env, id string) ([]value, error) {

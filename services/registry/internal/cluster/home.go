@@ -110,7 +110,7 @@ func (s *shared) Written(ctx context.Context) (settings.Written, error) {
 
 // Replace replaces the row.
 func (s *shared) Replace(ctx context.Context, text []byte, version string) (string, error) {
-	if err := layer.CheckHome(layer.File{Name: sharedFile, Data: text}); err != nil {
+	if err := layer.CheckShared(layer.File{Name: sharedFile, Data: text}); err != nil {
 		return "", agentdir.Invalid(err)
 	}
 	return s.put(ctx, text, version)
