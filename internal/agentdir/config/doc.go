@@ -64,7 +64,7 @@ type Inbox struct{ Path, External string }
 // [Config.DMScope] and [Config.SharesGroups] answer what follows from both groups of keys.
 type Routing struct{ Default, Groups string }
 
-// Session sets which direct messages share a conversation and when one begins anew.
+// Session sets which direct messages share a conversation and when one starts over.
 // DMScope is empty when routing.default decides: a layer that sets only routing.default
 // empties the DMScope of the layers below it.
 type Session struct {

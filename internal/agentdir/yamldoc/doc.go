@@ -57,7 +57,7 @@ func Parse(data []byte) (*Doc, error) { return ParseUpTo(data, MaxSize) }
 
 // ParseUpTo is [Parse] with another bound of the size.
 func ParseUpTo(data []byte, size int) (*Doc, error) {
-	if err := guard(data, size); err != nil {
+	if err := guard(data, size, ""); err != nil {
 		return nil, err
 	}
 	file, err := parse(data)
@@ -121,8 +121,9 @@ func Pairs(n ast.Node) (pairs []*ast.MappingValueNode, ok bool) {
 	return nil, false
 }
 
-// guard refuses what the parser is not to see at all.
-func guard(data []byte, size int) error {
+// guard refuses what the parser is not to see at all. spaces are the control characters that
+// are white space in the format besides those of YAML.
+func guard(data []byte, size int, spaces string) error {
 	if len(data) > size {
 		return &SyntaxError{Text: fmt.Sprintf("the file has %d bytes; at most %d are allowed", len(data), size)}
 	}
@@ -146,6 +147,9 @@ func guard(data []byte, size int) error {
 		case ' ', '\t', '\r':
 		default:
 			dashes = 0
+			if strings.ContainsRune(spaces, r) {
+				continue
+			}
 			if r < ' ' || r == 0x7f || r == utf8.RuneError || r == '\uFEFF' {
 				return &SyntaxError{Line: line, Column: column, Text: fmt.Sprintf("the character U+%04X is not allowed", r)}
 			}

@@ -20,7 +20,7 @@ import (
 // positions, and of two equal keys in one object the last one counts: the library reports
 // neither. Such a Doc cannot be changed. Its errors are [*SyntaxError].
 func ParseJSON5(data []byte) (*Doc, error) {
-	if err := guard(data, MaxHome); err != nil {
+	if err := guard(data, MaxHome, "\v\f"); err != nil {
 		return nil, err
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -112,7 +112,7 @@ func json5Node(raw []byte, depth int) (ast.Node, error) {
 		return ast.Null(token.New("null", "null", nil)), nil
 	}
 	number := text
-	if i := strings.IndexAny(text, " \t\r\n/"); i >= 0 {
+	if i := strings.IndexAny(text, " \t\r\n\v\f/"); i >= 0 {
 		number = text[:i]
 	}
 	if strings.ContainsAny(number, ".eE") && !strings.ContainsAny(number, "xX") || strings.ContainsAny(number, "IN") {
