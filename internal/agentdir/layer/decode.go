@@ -149,7 +149,8 @@ func (l *layer) pairs(n ast.Node, full string) (pairs []*ast.MappingValueNode, o
 func (l *layer) settings(n ast.Node, prefix string) {
 	pairs, ok := l.pairs(n, strings.TrimSuffix(prefix, "."))
 	if !ok {
-		l.fail(n, strings.TrimSuffix(prefix, "."), "must have `key: value` lines below it")
+		group := strings.TrimSuffix(prefix, ".")
+		l.fail(n, group, strings.TrimSpace(group+" must have `key: value` lines below it"))
 		return
 	}
 	for _, kv := range pairs {

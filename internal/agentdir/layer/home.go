@@ -212,7 +212,7 @@ func parseHome(f File, problems *[]Problem) *Home {
 	if defaults != nil {
 		below, ok := l.pairs(defaults, "agents.defaults")
 		if !ok {
-			l.fail(defaults, "agents.defaults", "must have `key: value` lines below it")
+			l.fail(defaults, "agents.defaults", "agents.defaults must have `key: value` lines below it")
 		}
 		for _, kv := range below {
 			if key(kv) != "workspace" {
