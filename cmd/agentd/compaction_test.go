@@ -18,6 +18,7 @@ import (
 
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // provider is a model that knows nothing but its context: it keeps the facts
@@ -146,5 +147,72 @@ func TestKilledInACompaction(t *testing.T) {
 			}
 			p.Kill()
 		})
+	}
+}
+
+// An epoch begins, and agentd is killed before the digest of the one before is moved: the next
+// process answers without it, and moves it once.
+func TestKilledAsAnEpochBegins(t *testing.T) {
+	model := &provider{}
+	server := httptest.NewServer(model)
+	defer server.Close()
+	site := world.NewSite(t, program(t))
+	if err := os.MkdirAll(site.Home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := "default: work\nproviders:\n  work:\n    base_url: " + server.URL + "/v1\n    models: [m1]\n"
+	if err := os.WriteFile(filepath.Join(site.Home, "providers.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := append([]string{"all"}, flags...)
+	p := site.Start(t, all...)
+	site.Create(t, "a1", "outbound: []")
+	turn := bob(t, site, "it is fact-one")()
+	replied(t, site, turn, "fact-one")
+	if _, err := site.Runner.CompactMemory(t.Context(), &runnerv1.CompactMemoryRequest{AgentId: "a1", ThreadId: turn.GetThreadId()}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := site.Sessions.ListSessions(t.Context(), &registryv1.ListSessionsRequest{AgentId: "a1"})
+	if err != nil || len(list.GetSessions()) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if _, err := site.Sessions.ResetSession(t.Context(), &registryv1.ResetSessionRequest{AgentId: "a1", Key: list.GetSessions()[0].GetKey()}); err != nil {
+		t.Fatal(err)
+	}
+	p.Kill()
+
+	p = site.StartWith(t, []string{failpoint + "=E1.after:1"}, all...)
+	site.Serving(t, p, "registry", "runner")
+	wait := bob(t, site, "and fact-two")
+	<-p.Done()
+	if !p.Killed() {
+		t.Fatalf("agentd ended by itself; its log:\n%s", p.Log())
+	}
+	held := func(pattern string) (out []string) {
+		names, err := filepath.Glob(filepath.Join(site.Home, "agents", "a1", "memory", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			text, err := os.ReadFile(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(text))
+		}
+		return out
+	}
+	if now := held("thread-*.md"); !slices.Equal(now, []string{"I know fact-one\n"}) || len(held("past/*")) != 0 {
+		t.Errorf("when it was killed: %q, past %q", now, held("past/*"))
+	}
+	site.Start(t, all...)
+	if got := site.Reply(t, wait()); got != "I know fact-two" {
+		t.Errorf("the first answer of the epoch: %q", got)
+	}
+	if now, past := held("thread-*.md"), held("past/*"); !slices.Equal(now, []string{""}) || !slices.Equal(past, []string{"I know fact-one\n"}) {
+		t.Errorf("after it: %q, past %q", now, past)
+	}
+	if n := len(site.Events(t, "a1", turn.GetThreadId(), "subtype = 'session'")); n != 1 {
+		t.Errorf("%d epochs began, want 1", n)
 	}
 }
