@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
@@ -141,7 +142,7 @@ func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAge
 	}); err != nil {
 		return out, fmt.Errorf("check inbox: %w", err)
 	}
-	due := map[string]int64{}
+	due, sessions := map[string]int64{}, map[string]store.Session{}
 	err := filepath.WalkDir(filepath.Join(dir, "threads"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != databaseName {
 			return err
@@ -153,7 +154,14 @@ func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAge
 		out.Threads++
 		if err := inCopy(ctx, filepath.Dir(path), func(tx *db.Tx) error {
 			due[filepath.ToSlash(rel)], err = restoreThread(tx, head, &f, &out)
-			return errors.Join(err, renameFences(tx, id, as))
+			if err := errors.Join(err, renameFences(tx, id, as), renameKeys(tx, id, as, "x_session", "key")); err != nil {
+				return err
+			}
+			s, err := journal.Session(tx)
+			if s != nil {
+				sessions[filepath.ToSlash(rel)] = *s
+			}
+			return err
 		}); err != nil {
 			return fmt.Errorf("check thread %s: %w", rel, err)
 		}
@@ -164,7 +172,9 @@ func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAge
 	}
 	out.LastInboxID = f.id
 	err = inCopy(ctx, in, func(tx *db.Tx) error {
-		return errors.Join(continueInbox(tx, f, due, id != as), renameFences(tx, id, as))
+		return errors.Join(continueInbox(tx, f, due, id != as), renameFences(tx, id, as),
+			renameKeys(tx, id, as, "x_origin", "session_key"), renameKeys(tx, id, as, "x_sessions", "key"),
+			renameKeys(tx, id, as, "x_sessions", "key_folded"), listSessions(tx, sessions))
 	})
 	return out, errors.Join(err, addThreadFiles(ctx, in))
 }
@@ -210,6 +220,27 @@ func renameFences(tx *db.Tx, id, as string) error {
 	}
 	for was, is := range map[string]string{lease.AgentResource(id): lease.AgentResource(as), lease.DeliverResource(id): lease.DeliverResource(as)} {
 		if _, err := tx.Exec("INSERT INTO x_fence(resource, token) SELECT ?, token FROM x_fence WHERE resource = ? ON CONFLICT(resource) DO UPDATE SET token = MAX(token, excluded.token)", is, was); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renameKeys gives an agent of another name the session keys of that name, in a column of a
+// table that a database without sessions does not have.
+func renameKeys(tx *db.Tx, id, as, table, column string) error {
+	if id == as || !tx.HasSessions() {
+		return nil
+	}
+	was, is := "agent:"+id+":", "agent:"+as+":"
+	_, err := tx.Exec("UPDATE "+table+" SET "+column+" = ? || substr("+column+", length(?) + 1) WHERE substr("+column+", 1, length(?)) = ?", is, was, was, was)
+	return err
+}
+
+// listSessions makes the list of an inbox say what its conversations say, which were copied later.
+func listSessions(tx *db.Tx, sessions map[string]store.Session) error {
+	for _, id := range slices.Sorted(maps.Keys(sessions)) {
+		if err := journal.NoteSession(tx, id, sessions[id]); err != nil {
 			return err
 		}
 	}

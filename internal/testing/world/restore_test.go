@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -160,4 +162,72 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 		}
 	}
 	sound(t, v.Home, invariant.Options{})
+}
+
+// I21, I23, I24: an agent that is restored under another name has its conversations under the
+// session keys of that name, and the two go on apart from each other. The list of sessions
+// says what the conversations say, which the backup read later.
+func TestRestoreUnderAnotherName(t *testing.T) {
+	for name, shared := range map[string]bool{"home": false, "database": true} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{}
+			if shared {
+				o.DSN = pgtest.Start(t, "fsync = off").Database(t)
+			}
+			w := Start(t, o)
+			w.Create(t, "a1", "outbound: []")
+			say := func(agent, text string) {
+				t.Helper()
+				r, err := w.Threads.PushEvents(t.Context(), &registryv1.PushEventsRequest{
+					Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: "inbox"}, IdempotencyKey: "key " + agent + text,
+					Events: []*registryv1.NewEvent{{Source: Peer("bob"), Type: "message", Content: Message(text), SessionKey: "agent:" + agent + ":session:Notes"}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.Await(t, agent, r.GetEventIds()[0])
+			}
+			say("a1", "say: one")
+			first := save(t, w.Client, &registryv1.BackupAgentsRequest{})
+			if _, err := w.Sessions.ResetSession(t.Context(), &registryv1.ResetSessionRequest{Key: "agent:a1:session:Notes"}); err != nil {
+				t.Fatal(err)
+			}
+			say("a1", "say: two")
+			title := "notes"
+			if _, err := w.Sessions.PatchSession(t.Context(), &registryv1.PatchSessionRequest{Key: "agent:a1:session:Notes", Title: &title}); err != nil {
+				t.Fatal(err)
+			}
+			later := save(t, w.Client, &registryv1.BackupAgentsRequest{})
+			if _, err := restore(t.Context(), w, compose(t, first, later), &registryv1.RestoreAgentsRequest{AgentIds: []string{"a1"}, NewAgentId: "a2"}); err != nil {
+				t.Fatal(err)
+			}
+			sound(t, w.Home, invariant.Options{DSN: o.DSN})
+			copied, err := w.Sessions.ListSessions(t.Context(), &registryv1.ListSessionsRequest{AgentId: "a2"})
+			if err != nil || len(copied.GetSessions()) != 1 || copied.GetSessions()[0].GetTitle() != title {
+				t.Errorf("the list of a2 as it was restored is %v, %v", copied, err)
+			}
+			if _, err := w.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a2"}); err != nil {
+				t.Fatal(err)
+			}
+			say("a2", "say: three")
+			for agent, messages := range map[string]int64{"a1": 2, "a2": 2} { // of a2 the second message is not in the inbox of the backup
+				got, err := w.Sessions.ListSessions(t.Context(), &registryv1.ListSessionsRequest{AgentId: agent})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if list := got.GetSessions(); len(list) != 1 || list[0].GetKey() != "agent:"+agent+":session:Notes" || list[0].GetTitle() != title || !shared && list[0].GetMessages() != messages {
+					t.Errorf("the list of %s is %v", agent, list)
+				}
+				one, err := w.Sessions.GetSession(t.Context(), &registryv1.GetSessionRequest{Key: "agent:" + agent + ":session:notes"})
+				if err != nil || one.GetSession().GetEpochFromId() == 0 || one.GetSession().GetThreadId() != "threads/named/session-%4Eotes" {
+					t.Errorf("the session of %s is %v, %v", agent, one, err)
+				}
+			}
+			w.Stop()
+			found, _, err := invariant.Check(t.Context(), layout.At(w.Home), invariant.Options{DSN: o.DSN, Live: shared})
+			if err != nil || len(found) > 0 {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+	}
 }
