@@ -30,7 +30,7 @@ type Pruned struct {
 //
 // Of an inbox go the keys of pushes whose events all have an old fate. Those of
 // dead letters that nobody has resolved stay, and so do those by which another
-// agent's delivery is checked and those of a retry.
+// agent's delivery is checked, those of a retry, and those of messages that an account received.
 type Pruner interface {
 	// Prune works in small transactions and may be broken off between any two.
 	Prune(ctx context.Context, r Ref, p Prune) (Pruned, error)

@@ -57,9 +57,18 @@ const (
 		LEFT JOIN x_dedupe l ON l.key = '` + lastKey + `' || substr(k.key, 6)
 		LEFT JOIN x_fate g ON g.inbox_id = l.event_id
 		WHERE k.key >= '` + firstKey + `' AND k.key < 'push;' AND f.at < ? AND (l.key IS NULL OR g.at < ?)`
-	keyNeeded = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%'
+	keyWanted = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%'
 		OR EXISTS (SELECT 1 FROM x_dead x WHERE x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
 )
+
+// keyNeeded selects the keys that stay. A platform may deliver a message again after any time:
+// the key of one that an account received is never removed.
+func keyNeeded(tx *db.Tx) string {
+	if !tx.HasSessions() {
+		return keyWanted
+	}
+	return "(" + keyWanted + ` OR EXISTS (SELECT 1 FROM x_origin o WHERE o.account <> '' AND o.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
+}
 
 // countPrunable counts the old rows of a thread, and those of them that are needed.
 func countPrunable(tx *db.Tx, inbox bool, before int64) (store.Pruned, error) {
@@ -67,7 +76,7 @@ func countPrunable(tx *db.Tx, inbox bool, before int64) (store.Pruned, error) {
 	var err error
 	if inbox {
 		_, err = tx.Row(`SELECT COALESCE(SUM(NOT needed), 0), COALESCE(SUM(CASE WHEN needed THEN 0 ELSE size END), 0), COALESCE(SUM(needed), 0)
-			FROM (SELECT `+keyNeeded+` AS needed, length(CAST(k.key AS BLOB)) AS size `+oldKey+`)`,
+			FROM (SELECT `+keyNeeded(tx)+` AS needed, length(CAST(k.key AS BLOB)) AS size `+oldKey+`)`,
 			[]any{before, before}, &p.Keys.Gone, &p.Keys.Bytes, &p.Keys.Kept)
 		return p, err
 	}
@@ -84,7 +93,7 @@ func pruneSome(tx *db.Tx, inbox bool, before int64) (int64, error) {
 			(SELECT s.turn, s.key `+oldStep+` AND NOT `+stepNeeded+` LIMIT ?)`, before, pruneBatch)
 	}
 	var keys []string
-	err := tx.Each("SELECT k.key "+oldKey+" AND NOT "+keyNeeded+" LIMIT ?", []any{before, before, pruneBatch}, func(scan func(...any) error) error {
+	err := tx.Each("SELECT k.key "+oldKey+" AND NOT "+keyNeeded(tx)+" LIMIT ?", []any{before, before, pruneBatch}, func(scan func(...any) error) error {
 		var key string
 		err := scan(&key)
 		keys = append(keys, key[len(firstKey):])

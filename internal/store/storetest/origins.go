@@ -99,6 +99,27 @@ var origins = map[string]func(*testing.T, *fixture){
 		is(t, err, store.ErrKeyReused)
 		equal(t, "events", ids(f.all(t, inboxA)), []int64{1, 2})
 	},
+	// I21: a platform may deliver a message again after any time.
+	"the key of a message of an account is not pruned": func(t *testing.T, f *fixture) {
+		f.pushed(t, "account", from("1", originOf("threads/x")))
+		f.pushed(t, "client", msg("2"))
+		f.pushed(t, "named", from("3", &store.Origin{Thread: "threads/y", Key: "agent:a:session:y"}))
+		f.pushed(t, "both", msg("4"), from("5", originOf("threads/x")))
+		for id := int64(1); id <= 5; id++ {
+			p := f.pending(t, id)
+			_, err := f.Settle(t.Context(), "a", runner, store.Settlement{InboxID: id, Key: p.Key, Fate: store.FateSilent})
+			ok(t, err)
+		}
+		for _, apply := range []bool{false, true} {
+			out, err := f.Prune(t.Context(), inboxA, store.Prune{Before: time.Now().Add(time.Hour), Apply: apply})
+			ok(t, err)
+			equal(t, fmt.Sprint("pruned and kept, applied ", apply), []int64{out.Keys.Gone, out.Keys.Kept}, []int64{2, 2})
+		}
+		equal(t, "repeats", []bool{
+			f.pushed(t, "account", from("1", originOf("threads/x"))).Duplicate, f.pushed(t, "both", msg("4"), msg("5")).Duplicate,
+			f.pushed(t, "client", msg("2")).Duplicate, f.pushed(t, "named", msg("3")).Duplicate,
+		}, []bool{true, true, false, false})
+	},
 	"what a push did is answered by its key": func(t *testing.T, f *fixture) {
 		for _, key := range []string{"k", ""} {
 			_, found, err := f.Pushed(t.Context(), inboxA, key)
