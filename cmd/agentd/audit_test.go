@@ -190,7 +190,7 @@ func (a *audit) thread(id, thread string, ms []*message) {
 	}
 	if a.resets {
 		n := len(a.site.Events(a, id, thread, "subtype = 'session'"))
-		if want := a.epochs[id+"/"+ms[0].peer]; n != want {
+		if want := a.asked[id+"/"+ms[0].peer]; n != want {
 			finding(a, &a.violations, "%s: %d epochs were begun, %d were asked for", where, n, want)
 		}
 		a.figures.epochs += n

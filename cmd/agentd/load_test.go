@@ -54,7 +54,7 @@ type load struct {
 
 	resets bool // each send begins a new epoch of each conversation that there is
 	mu     sync.Mutex
-	epochs map[string]int // that were asked for, by agent/peer
+	asked  map[string]int // epochs, by agent/peer
 
 	dsn   string   // where several registries keep the agents; empty: in the site's home
 	homes []string // where tools run; none: the site's home
@@ -101,10 +101,10 @@ func (l *load) reset(ctx context.Context, name string, m *message) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.epochs == nil {
-		l.epochs = map[string]int{}
+	if l.asked == nil {
+		l.asked = map[string]int{}
 	}
-	l.epochs[name]++
+	l.asked[name]++
 	return err
 }
 
