@@ -57,7 +57,7 @@ var works = map[string]bool{
 	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true, "migrate-store": true,
 	"service install": true, "service logs": true, "service start": true, "service status": true, "service stop": true, "service uninstall": true, "setup": true,
 	"token rotate": true, "config status": true,
-	"cmds find":    true, "cmds info": true, "cmds list": true,
+	"cmds find": true, "cmds info": true, "cmds list": true,
 }
 
 // TestExitCodes is the table over all commands (S0-136): 2 for a wrong command
