@@ -21,7 +21,7 @@ import (
 
 // notRun are the examples that this test does not run, and why.
 var notRun = map[string]string{
-	"agentctl setup": "asks at a terminal: TestSetupAtATerminal",
+	"agentctl setup":                     "asks at a terminal: TestSetupAtATerminal",
 	"agentctl config import shared.yaml": "needs registries over PostgreSQL: TestSharedSettings",
 	"agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY":   "needs a key: TestSetup",
 	"agentctl setup --yes --provider anthropic --key-file key.txt --service": "needs a key and a login with systemd: TestSetup, TestSetupService",

@@ -248,10 +248,10 @@ func (h *Home) SetBindings(list []binding.Binding, version string) (string, erro
 	return next.Version, err
 }
 
-// UseShared puts settings that several registries share over the file of this home, in place
+// UseCentral puts settings that several registries share over the file of this home, in place
 // of those given before, and returns what they say of the home. Errors: CONFIG_INVALID;
 // the settings before stay in force.
-func (h *Home) UseShared(file layer.File) (layer.HomeSettings, error) {
+func (h *Home) UseCentral(file layer.File) (layer.HomeSettings, error) {
 	parsed, err := layer.ParseHome(file)
 	if err != nil {
 		return layer.HomeSettings{}, invalid(codes.FailedPrecondition, err)

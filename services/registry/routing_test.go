@@ -133,7 +133,7 @@ func testBindings(t *testing.T, o backendtest.Options) {
 	}
 }
 
-// GATEWAY 5.4: what a message's outcome is, and that a repeat has that of the first.
+// What a message's outcome is, and that a repeat has that of the first.
 func TestAccept(t *testing.T) { backendtest.Each(t, testAccept) }
 
 func testAccept(t *testing.T, o backendtest.Options) {
@@ -209,7 +209,7 @@ func inboxOf(t *testing.T, w *backendtest.World, agent string) []*registryv1.Eve
 	return backendtest.Must(t, p, err).GetEvents()
 }
 
-// GATEWAY 5.4: a message that is delivered again after its binding changed, also at another
+// A message that is delivered again after its binding changed, also at another
 // registry and while the first delivery is still under way, is never in both inboxes.
 func TestRepeatAfterRebinding(t *testing.T) { backendtest.Each(t, testRepeatAfterRebinding) }
 

@@ -53,7 +53,7 @@ func session(t *testing.T, w *backendtest.World, key string) *registryv1.Session
 
 const bobsKey = "agent:a1:telegram:main:dm:bob"
 
-// GATEWAY 5.8: a reset makes the next message, and no other, begin an epoch; the model sees
+// A reset makes the next message, and no other, begin an epoch; the model sees
 // nothing from before it; what people set is used from the next message on.
 func TestSessions(t *testing.T) { backendtest.Each(t, testSessions) }
 
@@ -241,7 +241,7 @@ func testPushByKey(t *testing.T, o backendtest.Options) {
 	}
 }
 
-// GATEWAY 5.1: keys that differ in case alone are different conversations; a text in another
+// Keys that differ in case alone are different conversations; a text in another
 // case finds one of them only when it is the only one.
 func TestAliases(t *testing.T) { backendtest.Each(t, testAliases) }
 

@@ -65,6 +65,7 @@ const (
 func TestViewers(t *testing.T) { backendtest.Each(t, testViewers) }
 
 func testViewers(t *testing.T, o backendtest.Options) {
+	specified(t)
 	dial := viewedRegistry(t, o)
 	owner := newViewer(dial(rpc.Identity{Kind: rpc.Owner}, true))
 	piece := fill(t, owner, newViewer(dial(rpc.Identity{Kind: rpc.Service, Name: "runner"}, true)), o.DSN != "")
@@ -116,8 +117,9 @@ func testViewers(t *testing.T, o backendtest.Options) {
 	t.Logf("figures: cells=%d", cells)
 }
 
-// The specification shows the table that is tested.
-func TestViewersInTheSpecification(t *testing.T) {
+// specified compares the table with that of the specification.
+func specified(t *testing.T) {
+	t.Helper()
 	var table strings.Builder
 	fmt.Fprintf(&table, "| what | call | %s |\n|%s\n", strings.Join(viewerNames, " | "), strings.Repeat("---|", len(viewerNames)+2))
 	for _, row := range viewers {

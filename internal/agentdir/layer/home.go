@@ -143,9 +143,9 @@ func CheckHome(f File) error {
 	return err
 }
 
-// CheckShared returns what is wrong with settings that several registries share: storage and
+// CheckCentral returns what is wrong with settings that several registries share: storage and
 // inbox_paths belong to a registry.
-func CheckShared(f File) error {
+func CheckCentral(f File) error {
 	h, err := ParseHome(f)
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ type Options struct {
 // Registry is what the services of gRPC work with.
 type Registry struct {
 	*Files
-	*shared
+	*central
 	wire.Faults
 	Engine    Engine
 	Approvals store.Approvals
@@ -131,8 +131,8 @@ func New(e Engine, o Options) *Registry {
 	counts := e.Counts()
 	r.Table, r.Approvals, r.Quota = r.table, counts, admission.New(counts)
 	r.Revisions = counts
-	r.shared = &shared{rows: counts, over: o.Home, notify: func() { r.notify(store.NoticeSettings, "") }}
-	r.Files = newFiles(e.Agents(), o.Home, r.shared, func(id string) { r.notify(store.NoticeSettings, id) })
+	r.central = &central{rows: counts, over: o.Home, notify: func() { r.notify(store.NoticeSettings, "") }}
+	r.Files = newFiles(e.Agents(), o.Home, r.central, func(id string) { r.notify(store.NoticeSettings, id) })
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}
 	r.Leases = &Leases{Authority: r.table, of: r, changed: make(chan struct{}, 1)}
 	r.Wakes.notify = r.notify
@@ -232,7 +232,7 @@ func (r *Registry) receive(news []store.Notice) {
 			r.Wakes.Wakes.FateChanged(n.Name)
 		case store.NoticeSettings:
 			if n.Name == "" {
-				r.shared.forget()
+				r.central.forget()
 			}
 			r.Files.forget(n.Name)
 		case store.NoticeApprovals:
@@ -249,7 +249,7 @@ func (r *Registry) receive(news []store.Notice) {
 func (r *Registry) missed() {
 	r.runs.MarkAll()
 	r.deliveries.MarkAll()
-	r.shared.forget()
+	r.central.forget()
 	r.Files.forget("")
 	r.Wakes.WakeAll()
 }

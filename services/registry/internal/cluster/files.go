@@ -36,12 +36,12 @@ const (
 // after Fresh. So a change holds at once here, within milliseconds at the
 // other registries, and within Fresh in the worst case.
 //
-// Home-wide settings are in the database, too (shared). The defaults of a registry's own
+// Home-wide settings are in the database, too (central). The defaults of a registry's own
 // theclaw.yaml are below those.
 type Files struct {
 	db      store.AgentRows
 	home    *agentdir.Home // its defaults and its rules
-	shared  *shared        // the defaults of all registries
+	central *central       // the defaults of all registries
 	changed func(agent string)
 
 	mu            sync.Mutex
@@ -60,8 +60,8 @@ type entry struct {
 
 // newFiles returns the files of a database; changed is called for each file that was changed
 // here.
-func newFiles(db store.AgentRows, home *agentdir.Home, sh *shared, changed func(agent string)) *Files {
-	return &Files{db: db, home: home, shared: sh, changed: changed, known: map[string]*entry{}, parsed: map[[sha256.Size]byte]*agentdir.Agent{}}
+func newFiles(db store.AgentRows, home *agentdir.Home, c *central, changed func(agent string)) *Files {
+	return &Files{db: db, home: home, central: c, changed: changed, known: map[string]*entry{}, parsed: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
 // forget makes the next read of an agent's settings query the database; "" of all agents.
@@ -115,7 +115,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 		if set, bad := s.home.Judge(id, data); bad == nil { // by settings that are wrong nobody has worked
 			err = removal.Workdir(set)
 			if e, ok := errors.AsType[*fault.Error](err); ok {
-				e.Fix += `, then 'agentctl config set ` + id + ` workdir.shared ""', then again`
+				e.Fix += `, then 'agentctl config set ` + id + ` workdir.central ""', then again`
 			}
 		}
 	} else if errors.Is(err, store.ErrNoFile) {
@@ -205,7 +205,7 @@ func (s *Files) keep(id string, e entry, at time.Time, seen uint64) {
 
 // defaults names the state of what is below the settings of all agents.
 func (s *Files) defaults(ctx context.Context) string {
-	return s.shared.version(ctx) + " " + stamp(s.home.DefaultsFile()) + stamp(s.home.JSON5File())
+	return s.central.version(ctx) + " " + stamp(s.home.DefaultsFile()) + stamp(s.home.JSON5File())
 }
 
 func stamp(path string) string {

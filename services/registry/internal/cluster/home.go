@@ -12,12 +12,12 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/settings"
 )
 
-// sharedFile is the row with the settings of the home that registries share.
-const sharedFile = "edge.yaml"
+// centralFile is the row with the settings of the home that registries share.
+const centralFile = "edge.yaml"
 
-// shared caches what the row means. The settings of agents are below it, with the home's own
-// file below both: see agentdir.Home.UseShared.
-type shared struct {
+// central caches what the row means. The settings of agents are below it, with the home's own
+// file below both: see agentdir.Home.UseCentral.
+type central struct {
 	rows   store.HomeFiles
 	over   *agentdir.Home
 	notify func() // the other registries of a change
@@ -30,7 +30,7 @@ type shared struct {
 
 // version names the settings in force, compared with the database's after Fresh. A database that
 // does not answer leaves them in force.
-func (s *shared) version(ctx context.Context) string {
+func (s *central) version(ctx context.Context) string {
 	s.mu.Lock()
 	known, fresh := s.settings.Version, time.Since(s.checked) < Fresh
 	s.mu.Unlock()
@@ -44,15 +44,15 @@ func (s *shared) version(ctx context.Context) string {
 }
 
 // forget makes the next use compare the version.
-func (s *shared) forget() {
+func (s *central) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checked = time.Time{}
 }
 
 // HomeSettings returns the settings that registries share, as the database has them now.
-func (s *shared) HomeSettings(ctx context.Context) (layer.HomeSettings, error) {
-	data, version, err := s.rows.HomeFile(ctx, sharedFile)
+func (s *central) HomeSettings(ctx context.Context) (layer.HomeSettings, error) {
+	data, version, err := s.rows.HomeFile(ctx, centralFile)
 	if err != nil {
 		return layer.HomeSettings{}, err
 	}
@@ -62,7 +62,7 @@ func (s *shared) HomeSettings(ctx context.Context) (layer.HomeSettings, error) {
 	if s.settings.Version == version && !s.loaded.IsZero() {
 		return s.settings, nil
 	}
-	h, err := s.over.UseShared(layer.File{Name: sharedFile, Data: data})
+	h, err := s.over.UseCentral(layer.File{Name: centralFile, Data: data})
 	if err != nil { // it was checked before it was stored: by a newer version that knows more
 		return h, err
 	}
@@ -72,8 +72,8 @@ func (s *shared) HomeSettings(ctx context.Context) (layer.HomeSettings, error) {
 }
 
 // SetBindings replaces the bindings of the row.
-func (s *shared) SetBindings(ctx context.Context, list []binding.Binding, version string) (string, error) {
-	data, now, err := s.rows.HomeFile(ctx, sharedFile)
+func (s *central) SetBindings(ctx context.Context, list []binding.Binding, version string) (string, error) {
+	data, now, err := s.rows.HomeFile(ctx, centralFile)
 	if err != nil {
 		return "", err
 	}
@@ -87,8 +87,8 @@ func (s *shared) SetBindings(ctx context.Context, list []binding.Binding, versio
 	return s.put(ctx, data, version)
 }
 
-func (s *shared) put(ctx context.Context, data []byte, version string) (string, error) {
-	next, err := s.rows.PutHomeFile(ctx, sharedFile, data, version)
+func (s *central) put(ctx context.Context, data []byte, version string) (string, error) {
+	next, err := s.rows.PutHomeFile(ctx, centralFile, data, version)
 	if err == nil {
 		s.forget()
 		s.notify()
@@ -97,20 +97,20 @@ func (s *shared) put(ctx context.Context, data []byte, version string) (string, 
 }
 
 // Written returns the row.
-func (s *shared) Written(ctx context.Context) (settings.Written, error) {
-	data, version, err := s.rows.HomeFile(ctx, sharedFile)
+func (s *central) Written(ctx context.Context) (settings.Written, error) {
+	data, version, err := s.rows.HomeFile(ctx, centralFile)
 	if err != nil {
 		return settings.Written{}, err
 	}
 	_, problem := s.HomeSettings(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return settings.Written{Name: sharedFile, Text: data, Version: version, LoadedAt: s.loaded, Problem: problem}, nil
+	return settings.Written{Name: centralFile, Text: data, Version: version, LoadedAt: s.loaded, Problem: problem}, nil
 }
 
 // Replace replaces the row.
-func (s *shared) Replace(ctx context.Context, text []byte, version string) (string, error) {
-	if err := layer.CheckShared(layer.File{Name: sharedFile, Data: text}); err != nil {
+func (s *central) Replace(ctx context.Context, text []byte, version string) (string, error) {
+	if err := layer.CheckCentral(layer.File{Name: centralFile, Data: text}); err != nil {
 		return "", agentdir.Invalid(err)
 	}
 	return s.put(ctx, text, version)

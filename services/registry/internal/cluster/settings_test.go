@@ -21,7 +21,7 @@ func TestFilesOfADatabaseThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, cause := range []error{store.ErrIO, store.ErrBusy} {
-		err := newFiles(nil, home, &shared{}, nil).fault("agent-1", configFile, fmt.Errorf("read config.yaml of agent agent-1: %w", cause))
+		err := newFiles(nil, home, &central{}, nil).fault("agent-1", configFile, fmt.Errorf("read config.yaml of agent agent-1: %w", cause))
 		if f := fault.From(err); f.Code != codes.Unavailable || f.Reason != fault.RegistryUnavailable || !errors.Is(err, cause) {
 			t.Errorf("%v: %v", cause, err)
 		}
@@ -46,7 +46,7 @@ func TestSettingsCache(t *testing.T) {
 		}
 		return string(files["config.yaml"])
 	}
-	s := newFiles(nil, home, &shared{}, nil)
+	s := newFiles(nil, home, &central{}, nil)
 	for _, c := range []struct {
 		id, data string
 		kept     int

@@ -1,4 +1,4 @@
-package registry_test
+package standalone_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package registry_test
+package cluster_test
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// GATEWAY 3: registries that share a database share the sections of the home's settings: what one
+// Registries that share a database share the sections of the home's settings: what one
 // imports counts at all, over the defaults of their own files; a broken text changes nothing,
 // and their own files may not have these sections.
 func TestSharedSettings(t *testing.T) {
