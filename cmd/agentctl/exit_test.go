@@ -56,8 +56,8 @@ var offline = map[string]bool{"certs init": true, "completion": true, "config ex
 var works = map[string]bool{
 	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true, "migrate-store": true,
 	"service install": true, "service logs": true, "service start": true, "service status": true, "service stop": true, "service uninstall": true, "setup": true,
-	"token rotate": true, "config status": true,
-	"cmds find": true, "cmds info": true, "cmds list": true,
+	"token rotate": true,
+	"cmds find":    true, "cmds info": true, "cmds list": true,
 }
 
 // TestExitCodes is the table over all commands (S0-136): 2 for a wrong command
@@ -91,7 +91,7 @@ func TestExitCodes(t *testing.T) {
 				if o := call(t, "", with(args...)...); o.code != 0 || o.err != "" || o.out == "" {
 					t.Errorf("exit %d, stdout %q, stderr %q", o.code, o.out, o.err)
 				}
-			case name == "doctor", name == "ready", name == "fsck", name == "up", name == "support bundle": // they say more than that; see their own tests
+			case name == "doctor", name == "ready", name == "fsck", name == "up", name == "support bundle", name == "config status": // they say more than that; see their own tests
 			case name == "thread":
 				failsWith(t, 2, "", with(args...)...)
 			case works[name]:
