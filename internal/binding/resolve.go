@@ -52,7 +52,7 @@ func (t *Table) Resolve(r Request, agents func(id string) (Agent, bool)) (out Re
 	if !ok {
 		return out, false
 	}
-	k := key(a, r)
+	k := KeyOf(a, r)
 	out.Scope, out.Key, out.Thread = k.Scope, k.String(), k.Thread()
 	return out, true
 }
@@ -131,8 +131,8 @@ func (t *Table) misses(m Match, r Request, level string) string {
 	return ""
 }
 
-// key is the conversation of an agent.
-func key(a Agent, r Request) sessionkey.Key {
+// KeyOf is the conversation of a message to an agent.
+func KeyOf(a Agent, r Request) sessionkey.Key {
 	k := sessionkey.Key{Agent: a.ID, Type: r.Channel, Account: r.Account, Peer: r.Peer.ID, ThreadID: r.ThreadID, Scope: a.DM}
 	switch {
 	case r.Peer.ID == "":

@@ -36,8 +36,9 @@ func sessionHome(t *testing.T) (layout.Home, invariant.Options) {
 		))
 	})
 	alter(t, h, made.thread, func(tx *sql.Tx) error {
-		id := begin(t, tx, "first", "E1")
-		if id = begin(t, tx, "second", "E2"); id == 0 {
+		begin(t, tx, "first", "E1")
+		id := begin(t, tx, "second", "E2")
+		if id == 0 {
 			return errors.New("no epoch")
 		}
 		return statements(tx, append(slices.Clone(schema.Session), fmt.Sprintf("INSERT OR REPLACE INTO x_session(one, key, epoch, epoch_from, title) VALUES(1, '%s', 'E2', %d, 'about tools')", bobKey, id)))

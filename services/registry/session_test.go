@@ -296,3 +296,43 @@ func testEpochOnce(t *testing.T, o backendtest.Options) {
 		t.Errorf("%d epochs are recorded, want 1", n)
 	}
 }
+
+// S4-35, X-02: messages that come from no account follow session.dm_scope where it is set, and
+// routing.default where it is not; groups follow routing.groups.
+func TestScopesOfSources(t *testing.T) { backendtest.Each(t, testScopesOfSources) }
+
+func testScopesOfSources(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	push := func(source string) string {
+		r, err := w.Threads.PushEvents(t.Context(), &registryv1.PushEventsRequest{
+			Thread: &registryv1.ThreadRef{AgentId: "a1", ThreadId: "inbox"},
+			Events: []*registryv1.NewEvent{{Source: source, Type: "message", Content: `{"text":"hello"}`}},
+		})
+		id := backendtest.Must(t, r, err).GetThreadIds()[0]
+		for _, c := range claimed(t, w, "a1") {
+			if c.GetSessionKey() == "" {
+				t.Errorf("%s: no session", source)
+			}
+		}
+		threadOf(t, w, "a1", id) // it was worked on there
+		return id
+	}
+	const dm, group = "external:telegram:tg:dm:7:7", "external:telegram:tg:group:g1:7"
+	for _, c := range []struct{ key, value, dm, group string }{
+		{"", "", "threads/peers/tg-7", "threads/peers/tg-7"},
+		{"routing.groups", "per-conversation", "threads/peers/tg-7", "threads/sessions/telegram.group-g1"},
+		{"session.dm_scope", "per-peer", "threads/dms/7", "threads/sessions/telegram.group-g1"},
+		{"session.dm_scope", "per-channel-peer", "threads/dms/telegram-7", "threads/sessions/telegram.group-g1"},
+		{"session.dm_scope", "per-account-channel-peer", "threads/peers/tg-7", "threads/sessions/telegram.group-g1"},
+		{"session.dm_scope", "main", "threads/main", "threads/sessions/telegram.group-g1"},
+		{"routing.groups", "same", "threads/main", "threads/main"},
+	} {
+		if c.key != "" {
+			w.Config("a1", c.key, c.value)
+		}
+		if gotDM, gotGroup := push(dm), push(group); gotDM != c.dm || gotGroup != c.group {
+			t.Errorf("%s: %s: %s and %s, want %s and %s", c.key, c.value, gotDM, gotGroup, c.dm, c.group)
+		}
+	}
+}

@@ -268,7 +268,7 @@ func checkInstant(text string) error {
 // session that it names.
 func checkSession(text string) error {
 	if SessionAgent(text) == "" {
-		return fmt.Errorf("%.80q is not a session key, which begins with agent:ID:", text)
+		return fmt.Errorf("%.80q is not a session key, which begins with agent:ID: and names a conversation", text)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -37,6 +38,8 @@ import (
 const (
 	// maxAlias bounds the keys that an error lists.
 	maxAlias = 10
+	// minThinking is the least number of tokens that models take for thinking.
+	minThinking = 1024
 	// maxTitle is the most characters of a title.
 	maxTitle = 64
 )
@@ -96,7 +99,7 @@ func (s *Service) ListSessions(ctx context.Context, req *registryv1.ListSessions
 			if kindOf(e.Key, req.GetKind()) {
 				out.Sessions = append(out.Sessions, wire.SessionEntry(id, e))
 			}
-			if len(out.Sessions) == q.Limit {
+			if len(out.GetSessions()) == q.Limit {
 				out.NextPageToken = token(e)
 				return out, nil
 			}
@@ -240,7 +243,7 @@ func (s *Service) PatchSession(ctx context.Context, req *registryv1.PatchSession
 	}
 	p := store.SessionPatch{
 		Model: req.Model, Thinking: req.Thinking, Verbose: req.Verbose, Reasoning: req.Reasoning, QueueMode: req.QueueMode,
-		UsageFooter: req.UsageFooter, Elevated: req.Elevated,
+		UsageFooter: req.UsageFooter, Elevated: req.Elevated, Title: req.Title,
 	}
 	for _, f := range []struct {
 		name  string
@@ -258,18 +261,15 @@ func (s *Service) PatchSession(ctx context.Context, req *registryv1.PatchSession
 		}
 	}
 	if p.Thinking != nil && !thinking(*p.Thinking) {
-		return nil, wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), "write off, adaptive, a number of tokens, or nothing for what the settings say")
+		return nil, wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), fmt.Sprintf("write off, adaptive, a number of tokens from %d, or nothing for what the settings say", minThinking))
 	}
-	for _, v := range []*string{p.Model, req.Title} {
-		if v != nil && (boundary.Name(*v) != *v && *v != "") {
+	for _, v := range []string{req.GetModel(), req.GetTitle()} {
+		if v != "" && boundary.Name(v) != v {
 			return nil, wire.Bad("a model or a title has characters that cannot be printed", "write it in one line")
 		}
 	}
-	if t := req.Title; t != nil {
-		if runes := []rune(*t); len(runes) > maxTitle {
-			return nil, wire.Bad(fmt.Sprintf("the title has %d characters", len(runes)), fmt.Sprintf("write %d at most", maxTitle))
-		}
-		p.Title = t
+	if n := utf8.RuneCountInString(req.GetTitle()); n > maxTitle {
+		return nil, wire.Bad(fmt.Sprintf("the title has %d characters", n), fmt.Sprintf("write %d at most", maxTitle))
 	}
 	if req.GetCreate() {
 		if _, err := s.Store.Ensure(ctx, ref(k), ""); err != nil {
@@ -287,7 +287,7 @@ func thinking(s string) bool {
 		return true
 	}
 	n, err := strconv.Atoi(s)
-	return err == nil && n > 0 && n <= 1_000_000
+	return err == nil && n >= minThinking && n <= 1_000_000
 }
 
 // patch changes a session, and the list of the agent's sessions with it. A process that is killed

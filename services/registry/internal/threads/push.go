@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
@@ -51,7 +52,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if broken != nil {
 		set = nil
 	}
-	if err := s.origins(r, req.GetEvents(), events); err != nil {
+	if err := s.origins(r, set, req.GetEvents(), events); err != nil {
 		return nil, err
 	}
 	out, err := s.put(ctx, r, a, set, events, o)
@@ -113,10 +114,15 @@ func (s *Service) put(ctx context.Context, r store.Ref, a *state.Agent, set *age
 	return out, nil
 }
 
-// origins gives the events of a push whose conversation the caller names their origin.
-func (s *Service) origins(r store.Ref, in []*registryv1.NewEvent, out []store.NewEvent) error {
+// origins gives the events of a push their origin, whose conversation the caller names, or the
+// settings do by a scope that routing.default does not have. set is nil while they cannot be
+// read.
+func (s *Service) origins(r store.Ref, set *agentdir.Agent, in []*registryv1.NewEvent, out []store.NewEvent) error {
 	for i, e := range in {
 		if e.GetSessionKey() == "" {
+			if set != nil && r.IsInbox() && e.GetType() == thread.TypeMessage {
+				out[i].Origin = scoped(set, e)
+			}
 			continue
 		}
 		k, err := sessionkey.Parse(e.GetSessionKey())
@@ -132,6 +138,29 @@ func (s *Service) origins(r store.Ref, in []*registryv1.NewEvent, out []store.Ne
 		out[i].Origin = &store.Origin{Thread: k.Thread(), Key: k.String()}
 	}
 	return nil
+}
+
+// scoped is the origin of a message that came from no account, by session.dm_scope and
+// routing.groups; nil where these are not set, or no key can name its conversation: then it is
+// routed by its source.
+func scoped(set *agentdir.Agent, e *registryv1.NewEvent) *store.Origin {
+	c := &set.Config
+	if c.Session.DMScope == "" && c.SharesGroups(false) {
+		return nil
+	}
+	t, _, err := route.Of(e.GetSource(), e.GetContent())
+	if err != nil || t.Internal {
+		return nil
+	}
+	req := binding.Request{Channel: t.ChannelType, Account: t.ChannelID, Author: t.PeerID, Peer: binding.Peer{Kind: t.SessionType, ID: t.PeerID}}
+	if t.SessionType != source.DM {
+		req.Peer.ID = t.SessionID
+	}
+	k := binding.KeyOf(binding.Agent{ID: set.ID, MainKey: c.Session.MainKey, DM: c.DMScope(), Shared: c.SharesGroups(false)}, req)
+	if k.Validate() != nil {
+		return nil
+	}
+	return &store.Origin{Thread: k.Thread(), Key: k.String()}
 }
 
 // answer describes a push; set is nil when the settings of the agent cannot be read.

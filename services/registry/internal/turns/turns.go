@@ -129,14 +129,14 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			b.Files = nil // they may be others now
 		}
 		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
-		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.Files); err != nil {
+		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.GetFiles()); err != nil {
 			return nil, err
 		}
-		out.Files = withIdentity(set, out.Files)
+		out.Files = withIdentity(set, out.GetFiles())
 		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
 		if se := b.Session; se != nil {
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
-			setForSession(out.Config, se)
+			setForSession(out.GetConfig(), se)
 		}
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
