@@ -203,7 +203,7 @@ func TestPoint(t *testing.T) {
 	}
 	SetPoint(nil)
 	Point("T0.before")
-	if d := cmp.Diff(Labels(), hit); d != "" || len(hit) != 35 || hit[0] != "T0.before" || hit[27] != "D4.after" || hit[28] != "steer.before" {
+	if d := cmp.Diff(Labels(), hit); d != "" || len(hit) != 36 || hit[0] != "T0.before" || hit[27] != "D4.after" || hit[28] != "steer.before" {
 		t.Errorf("hit %v (-want +got):\n%s", hit, d)
 	}
 	if n := testing.AllocsPerRun(100, func() { Point("T7.before") }); n != 0 {

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -70,8 +71,17 @@ func History(t *registry.Turn) []Entry {
 	}
 	l.say(when(t.GetQueuedAt()), Plain, "pushed by %s as message %d of %s%s", t.GetSource(), t.GetInboxId(), t.GetAgentId(), day)
 	l.say(time.Time{}, Plain, "run id %s", t.GetKey())
+	if t.GetAccount() != "" {
+		l.say(time.Time{}, Plain, "received by account %s as %s", t.GetAccount(), cmp.Or(t.GetProviderId(), "a message without an id"))
+	}
 	if t.GetThreadId() != "" {
 		l.say(time.Time{}, Plain, "belongs to the conversation %s", t.GetThreadId())
+	}
+	switch rev := t.GetBindingRevision(); {
+	case rev > 0:
+		l.say(time.Time{}, Plain, "session %s, by revision %d of the bindings", t.GetSessionKey(), rev)
+	case t.GetSessionKey() != "":
+		l.say(time.Time{}, Plain, "session %s, decided with its push", t.GetSessionKey())
 	}
 	if c := when(t.GetClaimedAt()); !c.IsZero() {
 		l.say(c, Plain, "claimed by a runner, %s after it was pushed", gap(t.GetQueuedAt().AsTime(), c))

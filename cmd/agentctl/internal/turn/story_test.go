@@ -210,3 +210,20 @@ func TestStoryOfMessagesTogether(t *testing.T) {
 		t.Errorf("under way:\n%s", got)
 	}
 }
+
+// TestStoryOfARoute tells what was decided with the push, and by what.
+func TestStoryOfARoute(t *testing.T) {
+	turn := &registry.Turn{
+		AgentId: "a1", InboxId: 1, Source: "external:telegram:tg:dm:7:7", Key: "k", ThreadId: "threads/peers/tg-7",
+		Account: "tg", ProviderId: "9001", SessionKey: "agent:a1:telegram:tg:dm:7", BindingRevision: 3,
+	}
+	for _, want := range []string{"received by account tg as 9001\n", "session agent:a1:telegram:tg:dm:7, by revision 3 of the bindings\n"} {
+		if got := told(turn); !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	turn.Account, turn.BindingRevision = "", 0
+	if got := told(turn); strings.Contains(got, "account") || !strings.Contains(got, "session agent:a1:telegram:tg:dm:7, decided with its push\n") {
+		t.Errorf("named by its sender:\n%s", got)
+	}
+}
