@@ -74,7 +74,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			return nil, s.Fault(a.ID, r.Thread, err)
 		}
 		if !begun {
-			_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), "", store.Finished{Fate: store.FateDead}, fault.From(why).What)
+			_, err := s.settleAgain(ctx, a, fence, req.GetInboxId(), req.GetKey(), "", store.Finished{Fate: store.FateDead}, fault.From(why).What)
 			return &registryv1.BeginTurnResponse{Outcome: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED}, err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	switch b.Outcome {
 	case store.BeginFinished, store.BeginExhausted:
 		out.Error = wire.Text(b.Finished.Error)
-		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
+		_, err := s.settleAgain(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
 		return out, err
 	case store.BeginGo:
 		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session})
@@ -221,7 +221,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	if !done.Already {
 		s.spend(ctx, set, c.Source, req)
 	}
-	acked, err := s.settleIn(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
+	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -249,9 +249,9 @@ func replyContent(text string, rc json.RawMessage) string {
 	return string(append(b, '}'))
 }
 
-// settle acknowledges (T8) and makes the delivery due.
-func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
-	return s.settleIn(ctx, a, fence, inboxID, key, threadID, done, problem, s.session(ctx, a.ID, threadID))
+// settleAgain is settle for a turn that is not known to be claimed here.
+func (s *Service) settleAgain(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
+	return s.settle(ctx, a, fence, inboxID, key, threadID, done, problem, s.session(ctx, a.ID, threadID))
 }
 
 // session reads that of a conversation, for the list of its agent; nil: it has none, or it cannot
@@ -267,8 +267,9 @@ func (s *Service) session(ctx context.Context, agentID, threadID string) *store.
 	return &se
 }
 
-// settleIn is settle with the session of the conversation, where it is known.
-func (s *Service) settleIn(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string, session *store.Session) (int64, error) {
+// settle acknowledges (T8) and makes the delivery due. session is that of the conversation; nil:
+// it has none, or it cannot be read now.
+func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string, session *store.Session) (int64, error) {
 	if done.OutboxHead > 0 {
 		s.Replies.ReplyStored(a, threadID, done.OutboxHead)
 	}
