@@ -21,12 +21,7 @@ func TestRetryKeepsTheOrigin(t *testing.T) {
 	w.Stop()
 	inbox := filepath.Join(o.Home, "agents", "a1", "inbox")
 	const thread, key = "threads/dms/telegram-17", "agent:a1:telegram:dm:17"
-	foreign(t, inbox, `CREATE TABLE x_origin (
-		inbox_id INTEGER PRIMARY KEY, thread TEXT NOT NULL, session_key TEXT NOT NULL, account TEXT NOT NULL DEFAULT '',
-		provider_id TEXT NOT NULL DEFAULT '', rev INTEGER NOT NULL DEFAULT 0, command TEXT NOT NULL DEFAULT '',
-		sent_at INTEGER NOT NULL DEFAULT 0, cause TEXT NOT NULL DEFAULT '', task TEXT NOT NULL DEFAULT '')`)
 	foreign(t, inbox, "INSERT INTO x_origin(inbox_id, thread, session_key, account, provider_id, rev, sent_at) VALUES(1, ?, ?, 'work', '4711', 3, 1764200000123)", thread, key)
-	foreign(t, inbox, "UPDATE x_meta SET format = 3")
 
 	w = start(t, o, registry.Config{})
 	for range 2 { // asked for twice, it is tried once
