@@ -132,8 +132,11 @@ func linesOf(example string) (lines []string) {
 // TestExamples runs each example of the help as a reader pastes it, against the real
 // services, and checks that it succeeds.
 func TestExamples(t *testing.T) {
-	// The first use of the tool compiles it, which is not part of an example's time.
-	if out, err := exec.Command("go", "tool", "-n", "pprof").CombinedOutput(); err != nil {
+	// The first use of the tool compiles it, which is not part of an example's time: the examples
+	// use the same cache and the same flags.
+	pprof := exec.Command("go", "tool", "-n", "pprof")
+	pprof.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "GOCACHE=" + goCache(t)}
+	if out, err := pprof.CombinedOutput(); err != nil {
 		t.Fatalf("go tool pprof: %v: %s", err, out)
 	}
 	var run, left atomic.Int64
@@ -213,13 +216,23 @@ func (r *reader) paste(t *testing.T, line string) {
 	r.shell(t, standIns.Replace(line))
 }
 
+// goCache is the cache of what the go command has compiled.
+func goCache(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 func (r *reader) shell(t *testing.T, script string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "bash", "-c", shell+script)
 	c.Dir, c.WaitDelay = r.dir, 10*time.Second
-	c.Env = []string{"THECLAW_HOME=" + r.home, "HOME=" + r.dir, "PATH=" + r.path, "GOCACHE=" + filepath.Join(r.dir, "cache")}
+	c.Env = []string{"THECLAW_HOME=" + r.home, "HOME=" + r.dir, "PATH=" + r.path, "GOCACHE=" + goCache(t)}
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%s\n%v\n%s", script, err, out)
 	}
