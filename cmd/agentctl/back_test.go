@@ -150,7 +150,7 @@ func TestMigratedAnswersTheSame(t *testing.T) {
 		}
 	}
 	dsn := filepath.Join(t.TempDir(), "dsn")
-	if err := os.WriteFile(dsn, []byte(pgtest.Start(t, "fsync = off").Database(t)), 0o600); err != nil {
+	if err := os.WriteFile(dsn, []byte(pgtest.Database(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	digest := ""

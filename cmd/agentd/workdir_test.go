@@ -20,7 +20,7 @@ import (
 // links and deletions; what is too large stays where it is, and the model is told.
 func TestWorkdirMoves(t *testing.T) {
 	f := newFleet(t)
-	dsn := "storage:\n  engine: postgres\n  dsns: [\"" + pgtest.Start(t, "fsync = off").Database(t) + "\"]\n"
+	dsn := "storage:\n  engine: postgres\n  dsns: [\"" + pgtest.Database(t) + "\"]\n"
 	if err := os.WriteFile(filepath.Join(f.Home, "theclaw.yaml"), []byte(dsn), 0o600); err != nil {
 		t.Fatal(err)
 	}

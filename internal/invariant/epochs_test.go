@@ -18,7 +18,7 @@ import (
 // the check has looked at the epochs that they began.
 func TestEpochsOfTheServices(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { testEpochs(t, "") })
-	t.Run("postgres", func(t *testing.T) { testEpochs(t, pgtest.Start(t, "fsync = off").Database(t)) })
+	t.Run("postgres", func(t *testing.T) { testEpochs(t, pgtest.Database(t)) })
 }
 
 func testEpochs(t *testing.T, dsn string) {

@@ -140,7 +140,7 @@ func TestSameAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	url := pgtest.Start(t, "fsync = off").Database(t)
+	url := pgtest.Database(t)
 	pg, err := postgres.New(ctx, postgres.Options{DSN: url, Live: anyLease})
 	if err != nil {
 		t.Fatal(err)

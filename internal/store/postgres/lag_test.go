@@ -14,7 +14,7 @@ import (
 // Agents with work are counted, with none are not, and of very many those that wait
 // longest; idle ones cost nothing.
 func TestLag(t *testing.T) {
-	s, err := pool.Open(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
+	s, err := pool.Open(t.Context(), pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // A snapshot stands whole or not at all, only the holder of the lease replaces it and
 // only one it has seen, and pieces that nobody names are removed.
 func TestWorkdirs(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)

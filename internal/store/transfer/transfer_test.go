@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.home, err = agentdir.OpenHome(filepath.Join(t.TempDir(), "home"))
 	ok(t, err)
-	w.pg, err = postgres.New(t.Context(), postgres.Options{DSN: pgtest.Start(t, "fsync = off").Database(t), Live: anyLease})
+	w.pg, err = postgres.New(t.Context(), postgres.Options{DSN: pgtest.Database(t), Live: anyLease})
 	ok(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(w.home.Close(), w.pg.Close()); err != nil {
@@ -122,7 +122,7 @@ func (w *world) live(t *testing.T, id string) {
 			if i == 4 {
 				break
 			}
-			if i > 0 { // the first one is of before there were sessions
+			if i > 0 { // the first one is older than sessions
 				begin.Session = &store.BeginSession{Key: sessionKey}
 			}
 			begun, err := e.Begin(ctx, th, run, begin)

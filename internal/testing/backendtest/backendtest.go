@@ -48,7 +48,7 @@ type Options struct {
 func Each(t *testing.T, test func(t *testing.T, o Options)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, Options{Home: filepath.Join(t.TempDir(), "h")}) })
 	t.Run("postgres", func(t *testing.T) {
-		test(t, Options{Home: filepath.Join(t.TempDir(), "h"), DSN: pgtest.Start(t, "fsync = off").Database(t)})
+		test(t, Options{Home: filepath.Join(t.TempDir(), "h"), DSN: pgtest.Database(t)})
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 func TestAbortFromAfar(t *testing.T) {
 	t.Run("home", func(t *testing.T) { abortFromAfar(t, Options{}) })
 	t.Run("database", func(t *testing.T) {
-		abortFromAfar(t, Options{Registries: 2, DSN: pgtest.Start(t, "fsync = off").Database(t)})
+		abortFromAfar(t, Options{Registries: 2, DSN: pgtest.Database(t)})
 	})
 }
 

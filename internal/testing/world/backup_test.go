@@ -100,7 +100,7 @@ func sound(t *testing.T, home string, o invariant.Options) {
 // given out again and tokens rise. It is the same from a database, and into one: there
 // another registry is asked for it than those who work were given.
 func TestBackupUnderLoad(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	for name, kinds := range map[string][2]bool{"home to home": {}, "database to home": {true, false}, "home to database": {false, true}, "database to database": {true, true}} {
 		t.Run(name, func(t *testing.T) {
 			var at [2]Options

@@ -16,7 +16,7 @@ import (
 // deliverer at the second.
 func cluster(t *testing.T, o world.Options) *world.World {
 	t.Helper()
-	o.DSN = pgtest.Start(t, "fsync = off").Database(t)
+	o.DSN = pgtest.Database(t)
 	o.Registries = 2
 	return world.Start(t, o)
 }

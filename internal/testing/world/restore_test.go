@@ -172,7 +172,7 @@ func TestRestoreUnderAnotherName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := Options{}
 			if shared {
-				o.DSN = pgtest.Start(t, "fsync = off").Database(t)
+				o.DSN = pgtest.Database(t)
 			}
 			w := Start(t, o)
 			w.Create(t, "a1", "outbound: []")

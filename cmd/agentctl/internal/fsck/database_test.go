@@ -16,7 +16,7 @@ import (
 // Where registries share a database fsck checks that, by the settings of the home or by
 // a flag, and says clearly what it does not do there.
 func TestSharedDatabases(t *testing.T) {
-	url := pgtest.Start(t, "fsync = off").Database(t)
+	url := pgtest.Database(t)
 	at := filepath.Join(t.TempDir(), "h")
 	w := world.Start(t, world.Options{Home: at, DSN: url, Registries: 2})
 	w.Create(t, "a1", "outbound: []")

@@ -70,7 +70,7 @@ func TestKilledMoves(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	dsn := pgtest.Start(t, "fsync = off").Database(t)
+	dsn := pgtest.Database(t)
 	child := func(die, to string) (outcome, error) {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), os.Args[0], at, "alice", "--to", to, "--dsn", dsn, "--apply")

@@ -48,7 +48,7 @@ func TestMigrateStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dsn := pgtest.Start(t, "fsync = off").Database(t)
+	dsn := pgtest.Database(t)
 	named := filepath.Join(t.TempDir(), "dsn") // so that no password is in a list of processes
 	if err := os.WriteFile(named, []byte(dsn+"\n"), 0o600); err != nil {
 		t.Fatal(err)

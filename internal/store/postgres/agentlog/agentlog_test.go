@@ -26,7 +26,7 @@ func rows(t *testing.T, s *pgxpool.Pool, agent string) (n int) {
 // Lines of many agents are kept in their order, the newest of each,
 // and an agent that is not there costs nobody a line. What is written at once is one row.
 func TestStory(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestStory(t *testing.T) {
 // An agent that says a line now and then keeps the newest MaxLines, too: by lines, not by
 // rows, and of rows of one line, as an older format had them, some.
 func TestTrim(t *testing.T) {
-	s, err := pool.Open(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
+	s, err := pool.Open(t.Context(), pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ const anyRow = `SELECT format('INSERT INTO %I(%s) VALUES(%s)', $1::text, string_
 // A removed agent has no row in any table but the tokens of its leases; one of the name
 // comes whole again, with tokens above them.
 func TestRemove(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)

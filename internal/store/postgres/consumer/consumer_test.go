@@ -15,7 +15,7 @@ import (
 // passed over by the next of them. What is shown is in the contract (store/storetest).
 func TestAckWritesNoRow(t *testing.T) {
 	ctx := t.Context()
-	e, err := postgres.New(ctx, postgres.Options{DSN: pgtest.Start(t, "fsync = off").Database(t), Live: func(string, uint64) error { return nil }})
+	e, err := postgres.New(ctx, postgres.Options{DSN: pgtest.Database(t), Live: func(string, uint64) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

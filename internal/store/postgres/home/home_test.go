@@ -27,7 +27,7 @@ func open(t *testing.T) *home.DB {
 
 func opened(t *testing.T) (*home.DB, *pgxpool.Pool) {
 	t.Helper()
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 func TestPlans(t *testing.T) {
 	ctx := context.Background()
 	seen := &trips{}
-	db := fresh(t, pgtest.Start(t, "fsync = off"), seen)
+	db := fresh(t, pgtest.Shared(t), seen)
 	for _, q := range []string{
 		"UPDATE thread SET head = 40000, acked = 40000 WHERE thread_id = 'threads/x'",
 		`INSERT INTO event(agent_id, thread_id, id, created_at, source, type, content, prev, sha256)
@@ -43,7 +43,7 @@ func TestPlans(t *testing.T) {
 // to walk through the thread then either.
 func TestPlansOfShortThreads(t *testing.T) {
 	seen := &trips{}
-	db := fresh(t, pgtest.Start(t, "fsync = off"), seen)
+	db := fresh(t, pgtest.Shared(t), seen)
 	for _, q := range []string{
 		"INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) SELECT 'a', 'threads/x', 'k' || n, n, 1 FROM generate_series(1, 8) n",
 		"INSERT INTO turn(agent_id, thread_id, key, inbox_id, state) SELECT 'a', 'threads/x', 'k' || n, n, 'done' FROM generate_series(1, 8) n",

@@ -128,7 +128,7 @@ func fence(step string) *store.Fence {
 // more; when replies are too old to be sent, twice more for every sixteen of them.
 func TestTrips(t *testing.T) {
 	seen := &trips{}
-	db := fresh(t, pgtest.Start(t, "fsync = off"), seen)
+	db := fresh(t, pgtest.Shared(t), seen)
 	p := unit.New(unit.Options{Pool: db})
 	do := func(want int, f *store.Fence, name string, s unit.Step) {
 		t.Helper()

@@ -58,7 +58,7 @@ func find(t testing.TB, l *leases.Table, a store.DueQuery) (names []string, foun
 // The oldest first and each to one; a holder is told of what is new, once; a repeat of
 // the question gets the same; who was served stands behind those who wait.
 func TestFindRun(t *testing.T) {
-	db := database(t, pgtest.Start(t, "fsync = off"))
+	db := database(t, pgtest.Shared(t))
 	makeAgents(t, db, 4)
 	l := leases.New(db, nil)
 	for _, a := range []string{"a000002", "a000000", "a000001"} {
@@ -103,7 +103,7 @@ func TestFindRun(t *testing.T) {
 }
 
 func TestFindDeliver(t *testing.T) {
-	db := database(t, pgtest.Start(t, "fsync = off"))
+	db := database(t, pgtest.Shared(t))
 	makeAgents(t, db, 3)
 	l := leases.New(db, nil)
 	ask := store.DueQuery{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1, All: true}
@@ -132,7 +132,7 @@ func TestFindDeliver(t *testing.T) {
 
 // Many who look at once: each agent goes to one of them, none is left.
 func TestFindRace(t *testing.T) {
-	db := database(t, pgtest.Start(t, "fsync = off"))
+	db := database(t, pgtest.Shared(t))
 	const agents, holders = 200, 8
 	makeAgents(t, db, agents)
 	for i := range agents {

@@ -30,7 +30,7 @@ func database(t testing.TB, c *pgtest.Cluster) *pgxpool.Pool {
 }
 
 func TestAuthority(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	leasetest.Run(t, func(t *testing.T, dead func(string) bool) (authority.Authority, func() authority.Authority) {
 		db := database(t, c)
 		return leases.New(db, dead), func() authority.Authority { return leases.New(db, dead) }

@@ -40,7 +40,7 @@ func turns(t *testing.T, db *pgxpool.Pool) (out []machine.Turn) {
 // machine.Release does to the turns that were begun under the token, and nothing to
 // others; the release of a term that is over does nothing.
 func TestReleaseIsThatOfTheStateMachine(t *testing.T) {
-	db := database(t, pgtest.Start(t, "fsync = off"))
+	db := database(t, pgtest.Shared(t))
 	for _, q := range []string{
 		"INSERT INTO agent(agent_id) VALUES('a')",
 		"INSERT INTO thread(agent_id, thread_id, uuid, desired) VALUES('a', 'inbox', 'u', 'started'), ('a', 'threads/x', 'v', '')",

@@ -94,7 +94,7 @@ func TestBus(t *testing.T) {
 
 // What was being told when the connection broke is told over the next one.
 func TestBrokenLine(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
+	c := pgtest.Shared(t)
 	url := c.Database(t)
 	a, own := bus(t, url)
 	_, other := bus(t, url)

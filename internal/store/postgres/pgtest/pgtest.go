@@ -35,11 +35,24 @@ type Cluster struct {
 	ends chan error
 	n    atomic.Int64
 	from string // the database that others are copies of
+	// guarded is whether something else ends the server when this process ends; else the kernel
+	// does, when the thread ends that started it.
+	guarded bool
 }
 
 // Start makes a cluster and starts it; it ends with the test. Settings are lines of
 // postgresql.conf. fsync is on unless they turn it off.
 func Start(t testing.TB, settings ...string) *Cluster {
+	t.Helper()
+	c := create(t, settings...)
+	t.Cleanup(func() { _ = os.RemoveAll(c.dir) })
+	c.Up(t)
+	t.Cleanup(func() { c.Kill(t) })
+	return c
+}
+
+// create makes a cluster, whose directory the caller removes.
+func create(t testing.TB, settings ...string) *Cluster {
 	t.Helper()
 	bin, as := needed(t)
 	c := &Cluster{bin: bin, as: as, port: 5432}
@@ -48,7 +61,6 @@ func Start(t testing.TB, settings ...string) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c.dir, c.data = dir, filepath.Join(dir, "data")
 	if c.as != nil {
 		if err := os.Chown(dir, int(c.as.Uid), int(c.as.Gid)); err != nil {
@@ -62,8 +74,6 @@ func Start(t testing.TB, settings ...string) *Cluster {
 		"log_min_messages = warning", "log_min_error_statement = panic",
 	}, settings...)
 	c.configure(t, conf...)
-	c.Up(t)
-	t.Cleanup(func() { c.Kill(t) })
 	return c
 }
 
@@ -103,6 +113,9 @@ func (c *Cluster) run(t testing.TB, name string, args ...string) {
 func (c *Cluster) Up(t testing.TB) {
 	t.Helper()
 	c.cmd = c.command("postgres", "-D", c.data, "-p", strconv.Itoa(c.port))
+	if c.guarded {
+		c.cmd.SysProcAttr.Pdeathsig = 0
+	}
 	var said bytes.Buffer
 	c.cmd.Stderr, c.cmd.Stdout = &said, &said
 	if err := c.cmd.Start(); err != nil {

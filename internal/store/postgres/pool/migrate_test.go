@@ -18,7 +18,7 @@ import (
 
 // Registries that start at once migrate once; a newer format is refused untouched.
 func TestMigrate(t *testing.T) {
-	url := pgtest.Start(t).Database(t)
+	url := pgtest.Database(t)
 	migrate := func() (int, error) {
 		c, err := pgx.Connect(t.Context(), url)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestMigrate(t *testing.T) {
 // before answers a database of the format before one, with a thread of agent a.
 func before(t *testing.T, format int, rows ...string) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
+	c, err := pgx.Connect(t.Context(), pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 
 // A question that nobody waits for any more costs no connection, when its answer comes.
 func TestCanceled(t *testing.T) {
-	p := open(t, pgtest.Start(t, "fsync = off").Database(t)+"&pool_max_conns=1")
+	p := open(t, pgtest.Database(t)+"&pool_max_conns=1")
 	pid := func() (n int) {
 		if err := p.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&n); err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestCanceled(t *testing.T) {
 // is one in which a move between databases has left something. A URL that cannot be read
 // is refused without its password.
 func TestOneOfSeveral(t *testing.T) {
-	url := pgtest.Start(t, "fsync = off").Database(t)
+	url := pgtest.Database(t)
 	db := open(t, url)
 	run := func(sql string) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestOneOfSeveral(t *testing.T) {
 
 // A rehearsal leaves the format of a database to those who serve it.
 func TestRehearse(t *testing.T) {
-	url := pgtest.Start(t, "fsync = off").Database(t)
+	url := pgtest.Database(t)
 	p, err := pool.Rehearse(t.Context(), url) // it is empty
 	if err != nil {
 		t.Fatal(err)

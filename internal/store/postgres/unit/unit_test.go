@@ -22,7 +22,7 @@ var inbox = store.Inbox("a")
 func open(t *testing.T, o unit.Options) (*unit.Pool, *pgxpool.Pool) {
 	t.Helper()
 	ctx := t.Context()
-	url := pgtest.Start(t).Database(t)
+	url := pgtest.Database(t)
 	c, err := pgx.Connect(ctx, url)
 	if err == nil {
 		_, err = pool.Migrate(ctx, c)

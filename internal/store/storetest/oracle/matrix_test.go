@@ -186,7 +186,7 @@ func TestMatrixSQLite(t *testing.T) { matrix(t, 4, lite(t)) }
 
 // TestMatrix is every pair of a state and an input, on both engines.
 func TestMatrix(t *testing.T) {
-	url := pgtest.Start(t, "fsync = off").Database(t)
+	url := pgtest.Database(t)
 	e, err := postgres.New(t.Context(), postgres.Options{DSN: url, Live: anyLease})
 	if err != nil {
 		t.Fatal(err)

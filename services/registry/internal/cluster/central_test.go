@@ -17,7 +17,7 @@ import (
 // imports counts at all, over the defaults of their own files; a broken text changes nothing,
 // and their own files may not have these sections.
 func TestSharedSettings(t *testing.T) {
-	dsn := pgtest.Start(t, "fsync = off").Database(t)
+	dsn := pgtest.Database(t)
 	var worlds []*backendtest.World
 	for range 2 {
 		o := backendtest.Options{Home: filepath.Join(t.TempDir(), "h"), DSN: dsn}

@@ -15,7 +15,7 @@ import (
 // beside are two registries over one database.
 func beside(t *testing.T) (url string, w, other *backendtest.World) {
 	t.Helper()
-	url = pgtest.Start(t, "fsync = off").Database(t)
+	url = pgtest.Database(t)
 	one := func() *backendtest.World {
 		return backendtest.Options{Home: filepath.Join(t.TempDir(), "h"), DSN: url}.Start(t, registry.Config{})
 	}
