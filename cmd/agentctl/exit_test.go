@@ -97,10 +97,9 @@ func TestExitCodes(t *testing.T) {
 			case works[name]:
 				failsWith(t, 1, "", with(args...)...)
 			default:
-				failsWith(t, 1, "hello\n", with(args...)...)
-				o := call(t, "hello\n", with(args...)...)
-				if !strings.Contains(o.err, "does not answer at unix://") || !strings.Contains(o.err, "start it with 'agentd all'") {
-					t.Errorf("no hint that a service is missing (S0-137): %s", o.err)
+				said := failsWith(t, 1, "hello\n", with(args...)...)
+				if !strings.Contains(said, "does not answer at unix://") || !strings.Contains(said, "start it with 'agentd all'") {
+					t.Errorf("no hint that a service is missing (S0-137): %s", said)
 				}
 			}
 		})

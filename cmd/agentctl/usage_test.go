@@ -37,9 +37,10 @@ var errorLine = regexp.MustCompile(`^Error: [^\n]+ - [^\n]+\n$`)
 // failsWith checks one error in both forms: the line on stderr and nothing on
 // stdout; with --json one object on stdout and nothing on stderr (S0-134, S0-137,
 // S0-138).
-func failsWith(t *testing.T, code int, in string, args ...string) {
+func failsWith(t *testing.T, code int, in string, args ...string) (stderr string) {
 	t.Helper()
 	o := call(t, in, args...)
+	stderr = o.err
 	line := o.err
 	if i := strings.LastIndex(strings.TrimSuffix(line, "\n"), "\n"); i >= 0 && (strings.Contains(line, "Usage:") || len(args) == 0) {
 		line = line[i+1:] // help for "no command", and then the line
@@ -52,6 +53,7 @@ func failsWith(t *testing.T, code int, in string, args ...string) {
 	if err := json.Unmarshal([]byte(o.out), &body); err != nil || len(body) != 2 || body["error"] == "" || body["suggestion"] == "" || o.err != "" || o.code != code {
 		t.Errorf("agentctl --json %q: exit %d, want %d\nstdout: %s\nstderr: %s", args, o.code, code, o.out, o.err)
 	}
+	return stderr
 }
 
 func tree() *cobra.Command {
