@@ -20,9 +20,10 @@ import (
 	"github.com/theclaw/agents/proofs/pages"
 )
 
-// deadline bounds a block; heavy ones have more.
+// deadline bounds a block; those that may compile have more.
 const (
 	deadline      = time.Minute
+	setupDeadline = 5 * time.Minute
 	heavyDeadline = 20 * time.Minute
 )
 
@@ -196,6 +197,8 @@ func runPage(t *testing.T, name string, blocks []pages.Block, tree, root string,
 			r.shown++
 			r.listed = append(r.listed, fmt.Sprintf("%s:%d: %s", name, b.Line, b.Reason))
 			continue
+		case b.Kind == pages.Setup:
+			limit = setupDeadline
 		case b.Kind == pages.Heavy:
 			limit = heavyDeadline
 		}
