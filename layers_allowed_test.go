@@ -10,6 +10,7 @@ var (
 		{"internal/sessionkey", "internal/agentdir/layout", "what the id of an agent is stands there"},
 		{"internal/sessionkey", "internal/route", "the threads of a key are named by the segments of routes"},
 		{"internal/binding", "internal/sessionkey", "a binding leads to a session key"},
+		{"internal/binding", "internal/route", "a message of no account is resolved by its source address"},
 		{"bench", "bench/load", "the program drives the load"},
 		{"bench", "bench/limits", "the program measures against the limits"},
 		{"bench", "bench/curve", "the program draws its curves"},

@@ -183,7 +183,7 @@ func TestSessions(t *testing.T) {
 
 	fails(t, do, 2, "is a session of agent", "agent", "a1", "--message", "x", "--session", "agent:a2:main")
 	fails(t, do, 2, "", "agent", "a1", "--message", "x", "--session", "agent:a1:no such:dm")
-	fails(t, do, 1, "'nobody' not found", "sessions", "show", "agent:nobody:main")
+	fails(t, do, 1, "'missing' not found", "sessions", "show", "agent:missing:main")
 }
 
 // Two sessions whose keys differ in case alone are named when neither is meant exactly.
@@ -260,6 +260,22 @@ func TestChatSession(t *testing.T) {
 	}
 }
 
+// S4-35: a chat without --session is in the conversation that session.dm_scope names, from its
+// start: its past is shown, and its commands act on that session.
+func TestChatInItsScope(t *testing.T) {
+	w := world.Start(t, world.Options{})
+	w.Create(t, "a1", "outbound: []\nsession:\n  dm_scope: main")
+	do := person(w)
+	done(t, do, "agent", "a1", "--message", "say: from a script", "--wait", "--session", "agent:a1:main")
+	o := typing(w, "/reset\n/status\n", "chat", "a1", "--plain")
+	if !strings.Contains(o.err, "session: agent:a1:main\n") || strings.Contains(o.err, "it has no message yet") || o.code != 0 {
+		t.Errorf("exit %d, %s", o.code, o.err)
+	}
+	if s := answerOf[sessionRow](t, do, "sessions", "show", "agent:a1:main"); s.Pending != "reset" || s.ThreadID != "threads/main" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // S4-10, S4-18, S4-21, S4-26: bindings are added, listed, tested and removed.
 func TestBindings(t *testing.T) {
 	w := world.Start(t, world.Options{})
@@ -285,7 +301,7 @@ func TestBindings(t *testing.T) {
 			t.Errorf("agentctl %s\n%s\nwant\n%s", c.line, o.out, c.want)
 		}
 	}
-	fails(t, do, 1, "'nobody' not found", "bindings", "add", "nobody", "--channel", "discord")
+	fails(t, do, 1, "'missing' not found", "bindings", "add", "missing", "--channel", "discord")
 	fails(t, do, 1, "there is no binding 7: the list has 1 binding", "bindings", "remove", "7")
 	fails(t, do, 2, "use a number from 1 to 2", "bindings", "add", "work", "--channel", "slack", "--at", "7")
 	fails(t, do, 2, "", "bindings", "add", "main", "--channel", "discord", "--guild", "81") // the first one hides it

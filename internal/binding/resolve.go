@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/sessionkey"
 )
 
@@ -55,6 +56,16 @@ func (t *Table) Resolve(r Request, agents func(id string) (Agent, bool)) (out Re
 	k := KeyOf(a, r)
 	out.Scope, out.Key, out.Thread = k.Scope, k.String(), k.Thread()
 	return out, true
+}
+
+// KeyOfSource is the conversation of a message to an agent that came from no account, by the
+// address of its writer.
+func KeyOfSource(a Agent, t route.Tuple) sessionkey.Key {
+	r := Request{Channel: t.ChannelType, Account: t.ChannelID, Author: t.PeerID, Peer: Peer{Kind: t.SessionType, ID: t.PeerID}}
+	if t.SessionType != sessionkey.DM {
+		r.Peer.ID = t.SessionID
+	}
+	return KeyOf(a, r)
 }
 
 // MainSessionKey names the main conversation of an agent.

@@ -249,6 +249,27 @@ func (k *Key) channel(rest string) {
 	}
 }
 
+// OfThread is the key of the conversation of a source that an agent stores in a thread; false: no
+// key names it, as for what agents write to each other.
+func OfThread(agent, threadID, mainKey string, t route.Tuple) (Key, bool) {
+	if t.Internal {
+		return Key{}, false
+	}
+	for _, k := range []Key{
+		{Scope: AccountChannelPeer, Type: t.ChannelType, Account: t.ChannelID, Peer: t.PeerID},
+		{Scope: Channel, Type: t.ChannelType, Account: t.ChannelID},
+		{Scope: Main, MainKey: mainKey},
+		{Scope: ChannelPeer, Type: t.ChannelType, Peer: t.PeerID},
+		{Scope: Peer, Peer: t.PeerID},
+	} {
+		k.Agent = agent
+		if k.Thread() == threadID && k.Validate() == nil {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
 // AgentOf is the agent of a key, also of one of another form whose second part is an id; else
 // it is def.
 func AgentOf(key, def string) string {

@@ -35,20 +35,13 @@ func NoSession(err error) bool {
 }
 
 // SessionKey is the key of the peer's conversation that is stored in a thread, which depends
-// on the routing of the agent; mainKey is that of its main conversation. It is the one with
-// the default routing when the thread is none of the peer's.
+// on the routing of the agent; mainKey is the last word of its main session key. It is the one
+// with the default routing when the thread is none of the peer's.
 func (p Peer) SessionKey(agent, thread, mainKey string) string {
-	own := sessionkey.Key{Agent: agent, Scope: sessionkey.AccountChannelPeer, Type: p.Tuple().ChannelType, Account: p.Tuple().ChannelID, Peer: string(p)}
-	for _, k := range []sessionkey.Key{
-		own,
-		{Agent: agent, Scope: sessionkey.Channel, Type: own.Type, Account: own.Account},
-		{Agent: agent, Scope: sessionkey.Main, MainKey: mainKey},
-		{Agent: agent, Scope: sessionkey.ChannelPeer, Type: own.Type, Peer: own.Peer},
-		{Agent: agent, Scope: sessionkey.Peer, Peer: own.Peer},
-	} {
-		if k.Thread() == thread {
-			return k.String()
-		}
+	t := p.Tuple()
+	k, ok := sessionkey.OfThread(agent, thread, mainKey, t)
+	if !ok {
+		k = sessionkey.Key{Agent: agent, Scope: sessionkey.AccountChannelPeer, Type: t.ChannelType, Account: t.ChannelID, Peer: t.PeerID}
 	}
-	return own.String()
+	return k.String()
 }

@@ -18,7 +18,7 @@ func patchCommand(e *command.Env) *cobra.Command {
 		Short: "Change the settings of a session",
 		Long: `Change the settings of a session from its next message on. They hold in this conversation
 alone, also in later epochs. An empty value, such as --model "", returns to the setting of
-the agent.`,
+the agent. The registry keeps --verbose, --reasoning and --queue-mode; no turn uses them yet.`,
 		Example: `  agentctl sessions patch agent:alice:console:cli:dm:cli --thinking adaptive
   agentctl sessions patch agent:alice:console:cli:dm:cli --model "" --title "Plans for May"`,
 		Annotations: keyed,

@@ -152,11 +152,7 @@ func scoped(set *agentdir.Agent, e *registryv1.NewEvent) *store.Origin {
 	if err != nil || t.Internal {
 		return nil
 	}
-	req := binding.Request{Channel: t.ChannelType, Account: t.ChannelID, Author: t.PeerID, Peer: binding.Peer{Kind: t.SessionType, ID: t.PeerID}}
-	if t.SessionType != source.DM {
-		req.Peer.ID = t.SessionID
-	}
-	k := binding.KeyOf(binding.Agent{ID: set.ID, MainKey: c.Session.MainKey, DM: c.DMScope(), Shared: c.SharesGroups(false)}, req)
+	k := binding.KeyOfSource(binding.Agent{ID: set.ID, MainKey: c.Session.MainKey, DM: c.DMScope(), Shared: c.SharesGroups(false)}, t)
 	if k.Validate() != nil {
 		return nil
 	}

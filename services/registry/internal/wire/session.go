@@ -7,30 +7,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
-
-// SessionKey is the key of the conversation of an event that was routed by its source: the one
-// that is stored in its thread; empty: no key is, as for what agents write to each other.
-func SessionKey(agentID, threadID, mainKey string, t route.Tuple) string {
-	if t.Internal {
-		return ""
-	}
-	for _, k := range []sessionkey.Key{
-		{Scope: sessionkey.AccountChannelPeer, Type: t.ChannelType, Account: t.ChannelID, Peer: t.PeerID},
-		{Scope: sessionkey.Channel, Type: t.ChannelType, Account: t.ChannelID},
-		{Scope: sessionkey.Main, MainKey: mainKey},
-	} {
-		k.Agent = agentID
-		if k.Thread() == threadID && k.Validate() == nil {
-			return k.String()
-		}
-	}
-	return ""
-}
 
 // Session is a session as an answer carries it.
 func Session(agentID, threadID string, s store.Session) *registryv1.Session {

@@ -95,7 +95,7 @@ func (s *Source) Status(ctx context.Context, at Place) tea.Cmd {
 	})
 }
 
-// model is what answers, in one line; want is that of the session, if it has one. A runner
+// model is what answers, in one line; want is the model of the session, if it has one. A runner
 // that is away is not waited for long.
 func (s *Source) model(ctx context.Context, want string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

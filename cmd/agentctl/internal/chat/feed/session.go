@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -11,8 +10,9 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -45,21 +45,16 @@ func (s *Source) locate(ctx context.Context, at Place) (Place, error) {
 	if err != nil {
 		return at, err
 	}
-	mode, mainKey := route.PerPeer, sessionkey.DefaultMainKey
+	values := map[string]string{}
 	for _, v := range set.GetValues() {
-		switch v.GetKey() {
-		case "routing.default":
-			mode = route.Mode(strings.Trim(v.GetValue(), `"'`))
-		case "session.main_key":
-			mainKey = strings.Trim(v.GetValue(), `"'`)
-		}
+		values[v.GetKey()] = v.GetValue()
 	}
+	c := config.FromValues(values)
 	if at.Thread == "" {
-		at.Thread = route.Thread(mode, s.Peer.Tuple())
+		k := binding.KeyOfSource(binding.Agent{ID: s.Agent, MainKey: c.Session.MainKey, DM: c.DMScope()}, s.Peer.Tuple())
+		return Place{k.Thread(), k.String()}, nil
 	}
-	if at.Key == "" {
-		at.Key = s.Peer.SessionKey(s.Agent, at.Thread, mainKey)
-	}
+	at.Key = s.Peer.SessionKey(s.Agent, at.Thread, c.Session.MainKey)
 	return at, nil
 }
 
