@@ -22,7 +22,7 @@ type Agent struct {
 	Values []layer.Value
 	// Files are what the settings were read from.
 	Files Files
-	// Entry is that of the agent in agents.list; the zero value when it has none.
+	// Entry is the entry of the agent in agents.list; the zero value when it has none.
 	Entry layer.AgentEntry
 	// Workspace is the directory in which its tools work.
 	Workspace string

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -18,7 +20,7 @@ var (
 // later change of bindings or scopes moves the message. A message without one is routed by
 // its source and routing.default.
 type Origin struct {
-	Thread string // of the conversation; it is that of Key
+	Thread string // of the conversation, as Key gives it
 	Key    string // session key
 	// Account is the entry of the settings that received it, ProviderID the id that its platform
 	// gave it; empty: it came from none.
@@ -47,7 +49,7 @@ type Session struct {
 	EpochFrom int64
 	StartedAt time.Time // of the epoch
 	// Pending is the reason with which the next message begins an epoch, and PendingBy who
-	// asked for it; empty: nobody did.
+	// asked for it; empty: it is not asked for.
 	Pending, PendingBy string
 
 	// What people set; empty: as the settings say.
@@ -56,6 +58,9 @@ type Session struct {
 	Title    string
 	Archived bool
 }
+
+// Folded is the alias by which the key is found in another case, as sessionkey.Key has it.
+func (s Session) Folded() string { return strings.ToLower(s.Key) }
 
 // BeginSession is what a claim must know of the session of its conversation.
 type BeginSession struct {
@@ -139,6 +144,23 @@ type Revision struct {
 	Rev  int64
 	At   time.Time
 	Body []byte // as package routing of the registry writes it
+}
+
+// NextRevision decides what PutRevision stores: the newest state itself when it has the body, else
+// the next one, which is to be added. newest is the newest state, if there is one; ErrMoved when the
+// caller does not know it.
+func NextRevision(newest []Revision, was int64, body []byte, now time.Time) (next Revision, add bool, err error) {
+	next = Revision{Rev: 1, At: FromMillis(now.UnixMilli()), Body: append([]byte{}, body...)}
+	if len(newest) > 0 {
+		if bytes.Equal(newest[0].Body, body) {
+			return newest[0], false, nil
+		}
+		next.Rev = newest[0].Rev + 1
+	}
+	if was != next.Rev-1 {
+		return Revision{}, false, ErrMoved
+	}
+	return next, true, nil
 }
 
 // Revisions keeps the states of the bindings, so that a message that is delivered again after a

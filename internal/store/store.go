@@ -112,7 +112,7 @@ type AppendOptions struct {
 	Fence      *Fence // set for the agent's own events
 	MaxPending int64  // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
 	MaxPerPeer int64  // the same over the source of the first event: ErrPeerFull
-	// Revision is that of the bindings by which the events were resolved: an engine that several
+	// Revision is the state of the bindings by which the events were resolved: an engine that several
 	// registries use returns ErrRevision when there is a newer one. 0: by none.
 	Revision int64
 }
@@ -252,7 +252,7 @@ type Settlement struct {
 	Error      string // one line, when dead
 	OutboxHead int64  // newest event to deliver; 0: none
 	Merged     []MergedMember
-	// Session is that of the conversation, for the list of the agent's sessions; nil: it is
+	// Session of the conversation, for the list of the agent's sessions; nil: it is
 	// not known now, and what the list has of it stays.
 	Session *Session
 }

@@ -29,6 +29,9 @@ const (
 	SubtypeSession  = "session" // an epoch of the conversation begins
 )
 
+// EpochFilter selects the records with which epochs of a conversation begin.
+const EpochFilter = "type = '" + TypeRecord + "' AND subtype = '" + SubtypeSession + "' AND source = '" + SourceSelf + "'"
+
 // Names shared with the external tools.
 const (
 	// SourceSelf marks the agent's own events.

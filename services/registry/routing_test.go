@@ -175,7 +175,7 @@ channels:
 	if events := inboxOf(t, w, "main"); len(events) != 3 {
 		t.Errorf("%d events are stored, want 3: %v", len(events), events)
 	}
-	// Ids with separators, and long ones: the thread is that of the key, and the reply goes to the
+	// Ids with separators, and long ones: the thread is the key's, and the reply goes to the
 	// ids as they were.
 	setHome(t, o, w, account)
 	for i, peer := range []string{"a:b:thread:c", "50%/☺", strings.Repeat("x", 3000)} {
@@ -345,7 +345,7 @@ func testSettingsUnderLoad(t *testing.T, o backendtest.Options) {
 		rev := backendtest.Must(t, turn, err).GetTurn().GetBindingRevision()
 		seen[rev]++
 		if sentBy[rev] != r.GetAgentId() {
-			t.Errorf("message %d went to %s by revision %d, which is that of %q", n, r.GetAgentId(), rev, sentBy[rev])
+			t.Errorf("message %d went to %s by revision %d, which sends to %q", n, r.GetAgentId(), rev, sentBy[rev])
 		}
 	}
 	fmt.Printf("settings-under-load messages=%d edits=%d broken=%d revisions=%d used=%d\n", messages, edits, broken, len(sentBy), len(seen))

@@ -26,7 +26,7 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// viewerNames are the columns of viewers: who asks for what agent a1 has. A runner with the
+// viewerNames are the columns of viewers: the callers that ask for what agent a1 has. A runner with the
 // lease of another agent shows that lease with its call.
 var viewerNames = []string{"owner", "runner, its lease", "runner, another lease", "runner, no lease", "deliverer", "gateway", "an agent", "no token"}
 

@@ -109,7 +109,7 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 }
 
 // epoch finds where the epoch of the message begins, and reports whether the digest of the
-// conversation, which is that of its newest epoch, is of this one.
+// conversation, whose newest epoch it is about, is of this one.
 func (s *Service) epoch(ctx context.Context, req *runnerpb.BuildContextRequest, digested int64) (from int64, same bool, err error) {
 	from, err = memory.EpochFrom(ctx, s.threads, req.GetAgentId(), req.GetThreadId(), req.GetAtEvent())
 	if err != nil {

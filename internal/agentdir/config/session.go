@@ -48,7 +48,7 @@ func (c *Config) SharesGroups(account bool) bool {
 }
 
 // Zone returns the time zone of the agent: user_timezone, else that of the host. A name that
-// this host does not know is that of the host, too; package layer refuses it in a file.
+// this host does not know means the host's zone, too; package layer refuses it in a file.
 func (c *Config) Zone() *time.Location {
 	if c.Timezone == "" {
 		return time.Local
@@ -103,7 +103,7 @@ func boundary(year int, month time.Month, day, hour, minute int, zone *time.Loca
 			return at
 		}
 	}
-	// The clocks skip the time. With the offset of before the result is after the change.
+	// The clocks skip the time. With the earlier offset the result is after the change.
 	start, _ := wall.Add(-before).In(zone).ZoneBounds()
 	return start
 }

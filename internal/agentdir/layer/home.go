@@ -474,7 +474,7 @@ func (l *layer) bindings(kv *ast.MappingValueNode) (list []binding.Binding) {
 	return list
 }
 
-// checkBinding reports what is wrong with a binding by itself. Whether its agent exists, and
+// checkBinding reports what is wrong with one binding alone. Whether its agent exists, and
 // whether an earlier one hides it, depends on the agents of the home, which are not here.
 func (l *layer) checkBinding(n ast.Node, full string, b binding.Binding) {
 	if !config.IsID(b.Agent) {

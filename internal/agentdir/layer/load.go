@@ -52,7 +52,7 @@ type Loaded struct {
 	Config config.Config
 	// Values are all settings in the order of [Keys], channels one by one.
 	Values []Value
-	// Entry is that of the agent in agents.list; the zero value when it has none.
+	// Entry is the entry of the agent in agents.list; the zero value when it has none.
 	Entry AgentEntry
 	// Workspace is the working directory that the settings name; empty: none.
 	Workspace Value

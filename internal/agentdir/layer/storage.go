@@ -98,7 +98,7 @@ func (h *Home) RestartKeys(earlier *Home) (keys []string) {
 	return keys
 }
 
-// AgentDirProblem is that of an agent_dir in agents.list.
+// AgentDirProblem is the problem of an agent_dir in agents.list.
 func (h *Home) AgentDirProblem(id, text string) *Error {
 	key := "agent_dir"
 	if !isJSON5(h.file.Name) {

@@ -36,7 +36,7 @@ func TestPublicJSON5(t *testing.T) {
 	}
 }
 
-// The tree is that of the same document in YAML.
+// The tree is the same as for that document in YAML.
 func TestJSON5IsYAML(t *testing.T) {
 	for five, yaml := range map[string]string{
 		"{a: 1, b: 'x', c: [true, null, 1.5], d: {e: \"\\u00e4\"}}": "a: 1\nb: x\nc: [true, null, 1.5]\nd: {e: ä}\n",

@@ -71,7 +71,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// The id of an epoch is that of its rows alone.
+// The id of an epoch depends on its rows alone.
 func TestEpochIDIsPure(t *testing.T) {
 	epoch := func(uuid, key string, now time.Time) string {
 		th := machine.Thread{UUID: uuid, Now: now, NextID: 1}

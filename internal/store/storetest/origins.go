@@ -32,7 +32,7 @@ func (f *fixture) pushed(t *testing.T, key string, events ...store.NewEvent) sto
 	return out
 }
 
-// origin is that of an event in the inbox of a.
+// origin answers the origin of an event in the inbox of a.
 func (f *fixture) origin(t *testing.T, id int64) *store.Origin {
 	t.Helper()
 	o, err := f.Origin(t.Context(), "a", id)

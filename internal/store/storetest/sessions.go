@@ -183,7 +183,7 @@ var sessions = map[string]func(*testing.T, *fixture){
 		b.Tail = 2
 		equal(t, "short context", contents(f.claimed(t, threadA, b).Tail), []string{"re: 4", "5"})
 	},
-	"a conversation of before there were sessions gets one": func(t *testing.T, f *fixture) {
+	"a conversation older than sessions gets one": func(t *testing.T, f *fixture) {
 		f.reply(t, "old")
 		begun, _ := f.talk(t, threadA, "new", store.BeginSession{})
 		equal(t, "session", []any{begun.Session.Key, len(begun.Session.Epoch), begun.Session.EpochFrom}, []any{keyOf(threadA), 26, 0})
@@ -287,7 +287,7 @@ var sessions = map[string]func(*testing.T, *fixture){
 			equal(t, "with a merged one", f.listed(t, store.ListSessions{}), []string{threadA.Thread + " 3"})
 		}
 	},
-	"messages of before there was a session are counted with it": func(t *testing.T, f *fixture) {
+	"messages older than the session are counted with it": func(t *testing.T, f *fixture) {
 		for _, text := range []string{"1", "2"} {
 			p, _ := f.reply(t, text)
 			f.settle(t, p.Event.ID)

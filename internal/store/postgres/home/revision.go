@@ -1,7 +1,6 @@
 package home
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -54,15 +53,9 @@ func putRevision(ctx context.Context, tx pgx.Tx, was int64, body []byte, keep in
 	if err != nil {
 		return store.Revision{}, err
 	}
-	next := store.Revision{Rev: 1, At: store.FromMillis(time.Now().UnixMilli()), Body: append([]byte{}, body...)}
-	if len(newest) > 0 {
-		if bytes.Equal(newest[0].Body, body) {
-			return newest[0], nil
-		}
-		next.Rev = newest[0].Rev + 1
-	}
-	if was != next.Rev-1 {
-		return store.Revision{}, store.ErrMoved
+	next, add, err := store.NextRevision(newest, was, body, time.Now())
+	if err != nil || !add {
+		return next, err
 	}
 	b := &pgx.Batch{}
 	b.Queue("INSERT INTO binding_rev(rev, at, body) VALUES($1, $2, $3)", next.Rev, next.At.UnixMilli(), next.Body)

@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
@@ -35,7 +34,7 @@ func saveSession(tx *unit.Tx, s store.Session) {
 			reasoning = excluded.reasoning, queue_mode = excluded.queue_mode, usage_footer = excluded.usage_footer, elevated = excluded.elevated,
 			title = excluded.title, archived = excluded.archived, key_folded = excluded.key_folded`,
 		s.Key, s.Epoch, s.EpochFrom, store.Millis(s.StartedAt), s.Pending, s.PendingBy, s.Model, s.Thinking, s.Verbose, s.Reasoning,
-		s.QueueMode, s.UsageFooter, s.Elevated, s.Title, s.Archived, strings.ToLower(s.Key))
+		s.QueueMode, s.UsageFooter, s.Elevated, s.Title, s.Archived, s.Folded())
 }
 
 // SessionStep answers the session of a conversation, and changes it first when there is a

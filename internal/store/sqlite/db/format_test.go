@@ -9,7 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
 
-// format is that of a database, as it is stored.
+// format is the format of a database, as it is stored.
 func format(t *testing.T, d *DB) (n, tables int) {
 	t.Helper()
 	must(t, d.View(t.Context(), func(tx *Tx) error {

@@ -1,7 +1,6 @@
 package homedb
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -31,15 +30,9 @@ func (d *DB) putRevision(ctx context.Context, was int64, body []byte, keep int) 
 	if err != nil {
 		return store.Revision{}, err
 	}
-	next := store.Revision{Rev: 1, At: store.FromMillis(time.Now().UnixMilli()), Body: append([]byte{}, body...)}
-	if len(newest) > 0 {
-		if bytes.Equal(newest[0].Body, body) {
-			return newest[0], nil
-		}
-		next.Rev = newest[0].Rev + 1
-	}
-	if was != next.Rev-1 {
-		return store.Revision{}, store.ErrMoved
+	next, add, err := store.NextRevision(newest, was, body, time.Now())
+	if err != nil || !add {
+		return next, err
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO binding_rev(rev, at, body) VALUES(?,?,?)", next.Rev, next.At.UnixMilli(), next.Body); err != nil {
 		return store.Revision{}, err

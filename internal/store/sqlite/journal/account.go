@@ -58,7 +58,7 @@ func Tail(tx *db.Tx, after, upto int64, limit int) ([]thread.Event, error) {
 
 const fateColumns = "COALESCE(f.key,''), COALESCE(f.thread,''), COALESCE(f.fate,''), COALESCE(f.at,0), COALESCE(d.error,''), COALESCE(d.resolved,'')"
 
-// Turn answers what the inbox knows of an event. Its thread is that of its fate, else that of
+// Turn answers what the inbox knows of an event. Its thread is the one of its fate, else of
 // its origin, or where it will go; empty when none is known.
 func Turn(tx *db.Tx, agent string, q store.TurnQuery) (store.Turn, error) {
 	t := store.Turn{Agent: agent, InboxID: q.InboxID, State: store.TurnQueued}

@@ -3,7 +3,6 @@ package journal
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
@@ -143,18 +142,15 @@ func updateEntry(tx *db.Tx, thread string, s store.Session, messages, at int64) 
 	if err != nil || n > 0 {
 		return n > 0, err
 	}
-	n, err = tx.Exec("UPDATE x_sessions SET key = ?, key_folded = ?, "+rest, append([]any{s.Key, folded(s.Key)}, args[:len(args)-1]...)...)
+	n, err = tx.Exec("UPDATE x_sessions SET key = ?, key_folded = ?, "+rest, append([]any{s.Key, s.Folded()}, args[:len(args)-1]...)...)
 	return n > 0, err
 }
 
 func insertEntry(tx *db.Tx, thread string, s store.Session, messages, at int64) error {
 	_, err := tx.Exec("INSERT INTO x_sessions(thread, key, key_folded, epoch, title, archived, messages, last_at) VALUES(?,?,?,?,?,?,?,?)",
-		thread, s.Key, folded(s.Key), s.Epoch, s.Title, s.Archived, messages, at)
+		thread, s.Key, s.Folded(), s.Epoch, s.Title, s.Archived, messages, at)
 	return err
 }
-
-// folded is a key as it is found in any case.
-func folded(key string) string { return strings.ToLower(key) }
 
 // Sessions answers the list of sessions: the last active first, and of the same time by
 // conversation.

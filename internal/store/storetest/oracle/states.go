@@ -100,7 +100,7 @@ func turns() []State {
 		at("an epoch asked for before a message", patchPending),
 		at("in a session", session("", inSession)),
 		at("in a session, replied", session("", inSession), reply),
-		at("in a session of before there were sessions", on(1, claim), session("", inSession)),
+		at("in a conversation older than sessions", on(1, claim), session("", inSession)),
 		at("in a second epoch", on(1, session("", inSession)), on(1, reply), session("", daily)),
 		at("in a second epoch, replied", on(1, session("", inSession)), on(1, reply), session("", daily), reply),
 		at("an epoch asked for in a turn", session("", inSession), patchPending),

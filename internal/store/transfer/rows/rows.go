@@ -148,7 +148,7 @@ var (
 	Fence = plain("fence", "x_fence", "resource, token int", "resource")
 	// Origin is what was decided about an inbox event when it was pushed.
 	Origin = ofAgent(inbox(plain("origin", "x_origin", "inbox_id int, thread, session_key, account, provider_id, rev int, command, sent_at int, cause, task", "inbox_id")))
-	// Session is that of a conversation; the list of sessions follows from them. One column
+	// Session of a conversation; the list of sessions follows from them. One column
 	// has the name of a word that PostgreSQL reserves.
 	Session = &Table{
 		Name: "session", Columns: columns(sessionColumns), Order: "key",

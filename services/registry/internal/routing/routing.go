@@ -124,17 +124,6 @@ type Decision struct {
 	Settings layer.HomeSettings
 }
 
-// Resolve decides where a message belongs. Errors: ROUTE_BROKEN when the agent of the binding
-// was deleted, AGENT_NOT_FOUND when there is none at all.
-func (r *Router) Resolve(ctx context.Context, req binding.Request) (Decision, error) {
-	c, done, err := r.hold(ctx, 0)
-	if err != nil {
-		return Decision{}, err
-	}
-	defer done()
-	return r.decide(ctx, c, req)
-}
-
 // Account returns an entry of the settings that receives messages. Errors: CHANNEL_NOT_FOUND.
 func (r *Router) Account(ctx context.Context, name string) (layer.Account, error) {
 	s, err := r.Home.HomeSettings(ctx)
@@ -149,7 +138,7 @@ func (r *Router) Account(ctx context.Context, name string) (layer.Account, error
 }
 
 // Push stores a message where it belongs, unless it was stored under its key before: then
-// the answer is that of then, with the agent that has it. put stores it, with the
+// the answer says what became of it, with the agent that has it. put stores it, with the
 // revision for its options.
 func (r *Router) Push(ctx context.Context, req binding.Request, key string, put func(d Decision) (store.Appended, error)) (agent string, out store.Appended, err error) {
 	stale := int64(0)
@@ -198,7 +187,8 @@ func (r *Router) push(ctx context.Context, req binding.Request, key string, stal
 	return d.Agent, out, c.revision, err
 }
 
-// decide resolves over a state of the bindings.
+// decide resolves over a state of the bindings. Errors: ROUTE_BROKEN when the agent of the binding
+// was deleted, AGENT_NOT_FOUND when there is none at all.
 func (r *Router) decide(ctx context.Context, c *current, req binding.Request) (Decision, error) {
 	var broken error
 	d := Decision{Revision: c.revision, Settings: c.settings}
@@ -284,10 +274,7 @@ func (r *Router) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	snapshot := binding.Snapshot{Bindings: s.Bindings, Default: standard}
-	for _, a := range s.Accounts {
-		snapshot.Accounts = append(snapshot.Accounts, binding.Account{Name: a.Name, Type: a.Type, Default: a.Default})
-	}
+	snapshot := snapshotOf(s.Bindings, s.Accounts, standard)
 	table, err := binding.New(snapshot)
 	if err != nil {
 		return err
@@ -320,6 +307,15 @@ func (r *Router) load(ctx context.Context) error {
 	}
 	r.now = next
 	return nil
+}
+
+// snapshotOf is what routes are resolved over.
+func snapshotOf(list []binding.Binding, accounts []layer.Account, standard string) binding.Snapshot {
+	out := binding.Snapshot{Bindings: list, Default: standard}
+	for _, a := range accounts {
+		out.Accounts = append(out.Accounts, binding.Account{Name: a.Name, Type: a.Type, Default: a.Default})
+	}
+	return out
 }
 
 func tableOf(body []byte) (*binding.Table, error) {

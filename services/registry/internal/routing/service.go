@@ -93,11 +93,7 @@ func (s *Service) SetBindings(ctx context.Context, req *registryv1.SetBindingsRe
 	if err != nil {
 		return nil, err
 	}
-	snapshot := binding.Snapshot{Bindings: list}
-	for _, a := range h.Accounts {
-		snapshot.Accounts = append(snapshot.Accounts, binding.Account{Name: a.Name, Type: a.Type, Default: a.Default})
-	}
-	table, err := binding.New(snapshot)
+	table, err := binding.New(snapshotOf(list, h.Accounts, ""))
 	if err == nil {
 		err = table.Unknown(func(id string) bool { return !s.router.Agents.Missing(id) })
 	}

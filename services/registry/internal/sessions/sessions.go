@@ -55,7 +55,7 @@ type Agents interface {
 type Store interface {
 	store.Sessions
 	Ensure(ctx context.Context, r store.Ref, tuple string) (created bool, err error)
-	Info(ctx context.Context, r store.Ref) (store.Info, error)
+	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
 }
 
 // Deps are the dependencies of a Service.
@@ -171,12 +171,14 @@ func (s *Service) GetSession(ctx context.Context, req *registryv1.GetSessionRequ
 		return nil, err
 	}
 	out := wire.Session(k.Agent, k.Thread(), got)
-	info, err := s.Store.Info(ctx, ref(k))
+	newest, err := s.Store.Read(ctx, ref(k), store.Query{Tail: true, Limit: 1})
 	if err != nil {
 		return nil, s.SessionFault(k, err)
 	}
-	if at := thread.ParseStamp(info.LastAt); !at.IsZero() {
-		out.LastAt = timestamppb.New(at)
+	for _, e := range newest.Events {
+		if at := thread.ParseStamp(e.CreatedAt); !at.IsZero() {
+			out.LastAt = timestamppb.New(at)
+		}
 	}
 	if list, err := s.Store.ListSessions(ctx, k.Agent, store.ListSessions{Folded: k.Folded(), Limit: maxAlias, Archived: true}); err == nil {
 		if i := slices.IndexFunc(list, func(e store.SessionEntry) bool { return e.Thread == k.Thread() }); i >= 0 {
@@ -186,7 +188,7 @@ func (s *Service) GetSession(ctx context.Context, req *registryv1.GetSessionRequ
 	return &registryv1.GetSessionResponse{Session: out}, nil
 }
 
-// session is that of a conversation, or an empty one of a conversation that has none yet.
+// session is the session of a conversation, or an empty one where it has none yet.
 func (s *Service) session(ctx context.Context, k sessionkey.Key) (store.Session, error) {
 	got, err := s.Store.Session(ctx, ref(k))
 	if errors.Is(err, store.ErrNoSession) { // of an earlier version; the next message makes one
@@ -214,8 +216,8 @@ func (s *Service) find(ctx context.Context, agentID, text string) (sessionkey.Ke
 	if err := s.exists(k.Agent); err != nil {
 		return k, err
 	}
-	if _, err := s.Store.Info(ctx, ref(k)); err == nil || !errors.Is(err, store.ErrNotFound) {
-		return k, s.SessionFault(k, err)
+	if _, err := s.session(ctx, k); !fault.Is(err, fault.SessionNotFound) {
+		return k, err
 	}
 	list, err := s.Store.ListSessions(ctx, k.Agent, store.ListSessions{Folded: k.Folded(), Limit: maxAlias, Archived: true})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -223,7 +225,7 @@ func (s *Service) find(ctx context.Context, agentID, text string) (sessionkey.Ke
 	}
 	switch len(list) {
 	case 0:
-		return k, nil // whoever needs the conversation finds that it is not there
+		return k, nil // the caller's next read finds that it is not there
 	case 1:
 		return sessionkey.Parse(list[0].Key)
 	}

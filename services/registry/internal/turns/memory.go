@@ -123,7 +123,7 @@ func (s *Service) epochSince(ctx context.Context, r store.Ref, after int64) (int
 	if r.Thread == "" {
 		return 0, nil
 	}
-	only, err := filter.Parse("type = '" + thread.TypeRecord + "' AND subtype = '" + thread.SubtypeSession + "' AND source = '" + thread.SourceSelf + "'")
+	only, err := filter.Parse(thread.EpochFilter)
 	if err != nil {
 		return 0, err
 	}

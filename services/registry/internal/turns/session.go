@@ -6,24 +6,25 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // sessionOf is what a claim must know of the session of its conversation; nil: it has none.
 func sessionOf(agentID, threadID string, set *agentdir.Agent, origin *store.Origin, t route.Tuple) *store.BeginSession {
-	key := ""
+	b := &store.BeginSession{}
 	if origin != nil {
-		key = origin.Key
+		b.Key = origin.Key
+	} else if k, ok := sessionkey.OfThread(agentID, threadID, set.Config.Session.MainKey, t); ok {
+		b.Key = k.String()
 	} else {
-		key = wire.SessionKey(agentID, threadID, set.Config.Session.MainKey, t)
-	}
-	if key == "" {
 		return nil
 	}
 	reset := set.Config.Session.Reset
-	b := &store.BeginSession{Key: key, Before: reset.Before(time.Now(), set.Config.Zone())}
+	if reset.Daily() {
+		b.Before = reset.Before(time.Now(), set.Config.Zone())
+	}
 	if reset.Idles() {
 		b.Idle = reset.Idle
 	}

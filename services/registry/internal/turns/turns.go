@@ -267,7 +267,7 @@ func (s *Service) session(ctx context.Context, agentID, threadID string) *store.
 	return &se
 }
 
-// settle acknowledges (T8) and makes the delivery due. session is that of the conversation; nil:
+// settle acknowledges (T8) and makes the delivery due. session is the one of the conversation; nil:
 // it has none, or it cannot be read now.
 func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string, session *store.Session) (int64, error) {
 	if done.OutboxHead > 0 {

@@ -47,7 +47,7 @@ func LimitToEpoch(claim *registrypb.BeginTurnResponse) {
 // EpochFrom is the event that begins the epoch which an event of a conversation belongs to; 0
 // of upto is the newest event, and 0 is returned when the epoch begins with the thread.
 func EpochFrom(ctx context.Context, threads Threads, agentID, threadID string, upto int64) (int64, error) {
-	only := fmt.Sprintf("type = 'record' AND subtype = '%s' AND source = '%s'", thread.SubtypeSession, thread.SourceSelf)
+	only := thread.EpochFilter
 	if upto > 0 {
 		only += fmt.Sprintf(" AND id <= %d", upto)
 	}

@@ -32,7 +32,7 @@ const (
 	AcceptOutcome_ACCEPT_OUTCOME_UNSPECIFIED AcceptOutcome = 0
 	// ACCEPT_OUTCOME_ACCEPTED is on disk and will be worked on.
 	AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED AcceptOutcome = 1
-	// ACCEPT_OUTCOME_DUPLICATE was stored before: the answer is that of then.
+	// ACCEPT_OUTCOME_DUPLICATE was stored before: the answer says what became of it.
 	AcceptOutcome_ACCEPT_OUTCOME_DUPLICATE AcceptOutcome = 2
 	// ACCEPT_OUTCOME_REFUSED was not stored; reason says why.
 	AcceptOutcome_ACCEPT_OUTCOME_REFUSED AcceptOutcome = 3

@@ -31,7 +31,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // SessionService answers and changes the sessions of an agent: what belongs to a
-// conversation beside its events. A session is named by its key, such as
+// conversation besides its events. A session is named by its key, such as
 // "agent:alice:telegram:tg:dm:1207"; NOT_FOUND (SESSION_NOT_FOUND) when the agent
 // has no such conversation, INVALID_ARGUMENT (SESSION_KEY_INVALID) when the text
 // is no key, or when several keys differ from it in case alone: then all are named.
@@ -113,7 +113,7 @@ func (c *sessionServiceClient) ArchiveSession(ctx context.Context, in *ArchiveSe
 // for forward compatibility.
 //
 // SessionService answers and changes the sessions of an agent: what belongs to a
-// conversation beside its events. A session is named by its key, such as
+// conversation besides its events. A session is named by its key, such as
 // "agent:alice:telegram:tg:dm:1207"; NOT_FOUND (SESSION_NOT_FOUND) when the agent
 // has no such conversation, INVALID_ARGUMENT (SESSION_KEY_INVALID) when the text
 // is no key, or when several keys differ from it in case alone: then all are named.
