@@ -77,10 +77,11 @@ const (
 // Profiles returns the names of all profiles.
 func Profiles() []string { return []string{Theclaw, Minimal, Coding, Messaging, Full, Agentclaw} }
 
-// profiles are the layers of the profiles; full has none. exec allows apply_patch, which the
+// profiles are the layers of the profiles; that of full denies nothing. exec allows apply_patch, which the
 // profile theclaw does not have: it offers one tool.
 var profiles = map[string]Layer{
 	Theclaw:   {Allow: []string{"exec"}, Deny: []string{"apply_patch"}},
+	Full:      {},
 	Minimal:   {Allow: []string{"session_status"}},
 	Coding:    {Allow: []string{"group:fs", "group:runtime", "group:sessions", "group:memory", "image"}},
 	Messaging: {Allow: []string{"group:messaging", "sessions_list", "sessions_history", "sessions_send", "session_status"}},

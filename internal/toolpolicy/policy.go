@@ -61,7 +61,10 @@ func Layers(home, agent Scope, standard string, extra ...string) (layers []Layer
 		if len(also) == 0 {
 			also = home.AlsoAllow
 		}
-		layers = append(layers, Layer{Name: `profile "` + profile + `"`, Allow: slices.Concat(l.Allow, extra, also), Deny: without(l.Deny, also)})
+		if len(l.Allow) > 0 {
+			l.Allow = slices.Concat(l.Allow, extra, also)
+		}
+		layers = append(layers, Layer{Name: `profile "` + profile + `"`, Allow: l.Allow, Deny: without(l.Deny, also)})
 	}
 	for _, s := range []struct {
 		name string

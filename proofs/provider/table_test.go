@@ -97,7 +97,7 @@ func table() []row {
 			x.many(100, delta(`"tool_calls":[{"index":0,"function":{"arguments":"`+strings.Repeat("x", mega)+`"}}]`))
 		}},
 		tool("arguments of another shape", `"exitCode":0`, calls(`"id":"c1","type":"function","function":{"name":"bash_exec","arguments":{"command":"ls"}}`)),
-		tool("unknown tool", "there is no tool", calls(callOf("c1", "fly", `{}`))),
+		tool("unknown tool", "is not available here", calls(callOf("c1", "fly", `{}`))),
 		tool("call without a name", "names no tool", calls(`"id":"c1","type":"function","function":{"arguments":"{}"}`)),
 		tool("name with blanks", "there is no tool", calls(callOf("c1", "run a command", `{}`))),
 		tool("name of 100 KB", "there is no tool", calls(callOf("c1", strings.Repeat("n", 100<<10), `{}`))),

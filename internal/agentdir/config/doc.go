@@ -16,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // Config is what an agent runs with. Zero is not valid; start from [Default].
@@ -49,7 +50,20 @@ type Config struct {
 	// Approvals is none (default) or ask: a person is asked before a program runs
 	// outside of the sandbox or with the network.
 	Approvals string
+	Tools     Tools
+	// HomeTools are the lists for all agents of the home, which decide besides those of the agent.
+	HomeTools ToolLists
 }
+
+// Tools choose which tools the model has. Profile is theclaw (default), minimal, coding,
+// messaging, full or agentclaw.
+type Tools struct {
+	Profile string
+	ToolLists
+}
+
+// ToolLists allow and deny tools: names, groups and patterns of package toolpolicy.
+type ToolLists struct{ Allow, AlsoAllow, Deny []string }
 
 // Pai names the model. The defaults are openai and gpt-4o.
 type Pai struct{ Provider, Model string }
@@ -210,6 +224,7 @@ func Default() Config {
 		Quota:           Quota{PairPerMinute: 60},
 		OnError:         OnError{NotifyPeer: Auto},
 		Approvals:       "none",
+		Tools:           Tools{Profile: toolpolicy.Theclaw},
 		Workdir:         Workdir{Sync: "off", MaxMiB: 64},
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"unicode"
 
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // A Field is one scalar key, such as retry.max_age, and all that is known of it: what is
 // read from files, refused, explained and completed comes from this table.
 type Field struct {
 	Key string
-	// Ref points into a Config: *string, *int, *bool, *Switch or *time.Duration.
+	// Ref points into a Config: *string, *int, *bool, *Switch, *time.Duration or *[]string.
 	Ref  func(*Config) any
 	Rule Rule
 	// Unit of a number; empty: it is a count of what Meaning names.
@@ -237,6 +238,26 @@ var fields = []Field{
 		Meaning: "Whether a person is asked before a command runs outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is true).",
 	},
 	{
+		Key: "tools.profile", Ref: func(c *Config) any { return &c.Tools.Profile },
+		Rule: oneOf(toolpolicy.Profiles()...), Effect: EffectMessage, Example: toolpolicy.Coding,
+		Meaning: "The tools that the lists below begin with. `theclaw` is the one tool that runs commands, `minimal` the status of the session, `coding` files, commands, sessions and memory, `messaging` messages and sessions, `agentclaw` what an assistant of agentclaw has, and `full` everything. That of the agent replaces that of the home.",
+	},
+	{
+		Key: "tools.allow", Ref: func(c *Config) any { return &c.Tools.Allow },
+		Rule: tools(), Effect: EffectMessage, Example: "[group:fs, exec]",
+		Meaning: "The only tools that are allowed. The list of the home and that of the agent are separate: a tool must be allowed by both, and by the profile.",
+	},
+	{
+		Key: "tools.also_allow", Ref: func(c *Config) any { return &c.Tools.AlsoAllow },
+		Rule: tools(), Effect: EffectMessage, Example: "[web_fetch]",
+		Meaning: "Tools that are allowed besides those of the profile. The list of the agent replaces that of the home. It cannot be with tools.allow in one place.",
+	},
+	{
+		Key: "tools.deny", Ref: func(c *Config) any { return &c.Tools.Deny },
+		Rule: tools(), Effect: EffectMessage, Example: "[exec]",
+		Meaning: "Tools that are not allowed, whatever else allows them. The lists of the home and of the agent both hold.",
+	},
+	{
 		Key: "memory.share", Ref: func(c *Config) any { return &c.Memory.Share },
 		Effect: EffectMessage, Example: "true",
 		Meaning: "Whether the memory of the agent, which every conversation sees, may contain what its conversations were about. Otherwise it is made from records that contain no words of peers.",
@@ -384,6 +405,13 @@ func oneOf(words ...string) Rule {
 			return fmt.Sprintf("%q is not one of %s", Clip(s), strings.Join(words, ", "))
 		}
 		return ""
+	}}
+}
+
+// tools is the rule of a list of tools.
+func tools() Rule {
+	return Rule{Form: fmt.Sprintf("names of tools, groups such as group:fs, patterns with *; at most %d", toolpolicy.MaxEntries), check: func(v any) string {
+		return toolpolicy.Check(*v.(*[]string))
 	}}
 }
 

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/theclaw/agents/internal/toolpolicy"
+)
 
 // FlavorDefault is a default value of one flavor, as it is typed.
 type FlavorDefault struct{ Key, Value string }
@@ -11,8 +15,10 @@ var flavors = map[string][]FlavorDefault{
 		{"session.dm_scope", "main"},
 		{"session.reset.mode", ResetDaily},
 		{"routing.groups", "per-conversation"},
+		{"tools.profile", toolpolicy.Full},
 	},
 	"agentclaw": {
+		{"tools.profile", toolpolicy.Agentclaw},
 		{"routing.groups", "per-conversation"},
 	},
 }

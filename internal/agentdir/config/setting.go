@@ -263,6 +263,8 @@ func (f *Field) setting() Setting {
 		s.Type = TypeNumber
 	case *bool:
 		s.Type, s.Values = TypeBoolean, []string{"true", "false"}
+	case *[]string:
+		s.Type = TypeList
 	case *Switch:
 		s.Type, s.Values = TypeChoice, []string{string(On), string(Off), string(Auto)}
 	case *time.Duration:

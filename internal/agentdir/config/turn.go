@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/toolpolicy"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -19,14 +20,51 @@ func FromValues(values map[string]string) Config {
 			_ = fields[i].Parse(&c, text)
 		}
 	}
+	for key, list := range c.HomeTools.keys() {
+		*list = parseList(values[HomeKey+key])
+	}
 	return c
+}
+
+// HomeKey is in front of the keys of [Config].HomeTools where they are shown.
+const HomeKey = "agents.defaults."
+
+// ToolKeys are the keys that the home and the agent have each for itself.
+func ToolKeys() []string { return []string{"tools.allow", "tools.also_allow", "tools.deny"} }
+
+// keys are the lists by the keys of the settings that have them.
+func (l *ToolLists) keys() map[string]*[]string {
+	return map[string]*[]string{"tools.allow": &l.Allow, "tools.also_allow": &l.AlsoAllow, "tools.deny": &l.Deny}
+}
+
+// ForHome calls read, which reads settings of all agents of a home into c: the lists of
+// tools are then those of the home, and those of the agent stay as they are.
+func (c *Config) ForHome(read func()) {
+	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
+	read()
+	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
+}
+
+// ToolLayers are the policies by which tools are allowed. reply.message_tool allows the tool
+// for messages in every profile.
+func (c *Config) ToolLayers() []toolpolicy.Layer {
+	home, agent := scope(c.HomeTools), scope(c.Tools.ToolLists)
+	var extra []string
+	if c.Reply.MessageTool {
+		extra = append(extra, "message")
+	}
+	return toolpolicy.Layers(home, agent, c.Tools.Profile, extra...)
+}
+
+func scope(l ToolLists) toolpolicy.Scope {
+	return toolpolicy.Scope{Allow: l.Allow, AlsoAllow: l.AlsoAllow, Deny: l.Deny}
 }
 
 // TurnConfig returns what a runner needs of the settings, for a turn and for what shows or
 // does a part of one. What depends on the directory of the agent or on the author of a message
 // is added by the caller.
 func (c *Config) TurnConfig() *registryv1.TurnConfig {
-	return &registryv1.TurnConfig{
+	out := &registryv1.TurnConfig{
 		Provider: c.Pai.Provider, Model: c.Pai.Model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
 		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network,
@@ -39,4 +77,8 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 			Share: c.Memory.Share, RecentMessages: int32(c.Context.RecentMessages),
 		},
 	}
+	for _, l := range c.ToolLayers() {
+		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})
+	}
+	return out
 }

@@ -64,6 +64,8 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 		problem = ParseSwitch(s, ref)
 	case *time.Duration:
 		problem = ParseDuration(s, ref)
+	case *[]string:
+		*ref = parseList(s)
 	}
 	if problem == "" {
 		problem = f.Check(c)
@@ -84,6 +86,8 @@ func (f *Field) Show(c *Config) string {
 		return string(*ref)
 	case *time.Duration:
 		return duration(*ref)
+	case *[]string:
+		return FlowList(*ref)
 	}
 	return ""
 }
@@ -94,6 +98,30 @@ func (f *Field) Render(c *Config) string {
 		return Quote(*ref)
 	}
 	return f.Show(c)
+}
+
+// FlowList writes a list on one line of YAML.
+func FlowList(list []string) string {
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = Quote(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// parseList reads what FlowList writes of words without commas and quotes, also without the
+// brackets.
+func parseList(s string) (list []string) {
+	s = strings.TrimSpace(s)
+	if in, ok := strings.CutPrefix(s, "["); ok {
+		s = strings.TrimSuffix(in, "]")
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		if word := strings.Trim(strings.TrimSpace(part), `'"`); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
 }
 
 // ParseNumber reads a whole number, ParseDuration what Go writes as 90s or 24h, ParseSwitch

@@ -221,6 +221,12 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 		} else {
 			problem = config.ParseDuration(s, ref)
 		}
+	case *[]string:
+		var list []string
+		if problem = texts(kv.Value, &list); len(list) == 0 {
+			list = nil
+		}
+		*ref = list
 	}
 	if problem == "" {
 		problem = f.Check(l.cfg)

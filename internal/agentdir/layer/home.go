@@ -266,16 +266,37 @@ func (h *Home) apply(id string, cfg *config.Config, m *more, places map[string]p
 	}
 	l := h.layer(problems)
 	l.cfg, l.more, l.places = cfg, m, places
-	for _, kv := range h.defaults {
-		l.setting(kv, "")
-	}
-	l.finish()
+	swapToolPlaces(places)
+	cfg.ForHome(func() {
+		for _, kv := range h.defaults {
+			l.setting(kv, "")
+		}
+		l.finish()
+	})
+	swapToolPlaces(places)
 	if entry := h.entries[id]; len(entry) > 0 {
 		l.set, l.model, l.home = nil, nil, false
 		for _, kv := range entry {
 			l.setting(kv, "")
 		}
 		l.finish()
+	}
+}
+
+// swapToolPlaces exchanges where the lists of tools of the agent stand and where those of the home
+// do; see config.Config.ForHome.
+func swapToolPlaces(places map[string]place) {
+	for _, key := range config.ToolKeys() {
+		agent, ofAgent := places[key]
+		home, ofHome := places[config.HomeKey+key]
+		delete(places, key)
+		delete(places, config.HomeKey+key)
+		if ofAgent {
+			places[config.HomeKey+key] = agent
+		}
+		if ofHome {
+			places[key] = home
+		}
 	}
 }
 

@@ -197,6 +197,11 @@ func (l *Loaded) checkAcross(in Layers, home *Home) (problems []Problem) {
 		}
 		add(tight, fmt.Sprintf("context_window %d leaves no room for a prompt beside max_output_tokens %d and %d spare", c.ContextWindow, c.MaxOutputTokens, config.SafetyTokens))
 	}
+	for prefix, lists := range map[string]config.ToolLists{"": c.Tools.ToolLists, config.HomeKey: c.HomeTools} {
+		if len(lists.Allow) > 0 && len(lists.AlsoAllow) > 0 {
+			add(prefix+"tools.also_allow", "tools.allow and tools.also_allow are in one place, where they mean different things; keep one of them")
+		}
+	}
 	for i, o := range c.Outbound {
 		if _, ok := c.Channels[o.Via]; !ok && !channel.IsBuiltin(o.Via) {
 			add(fmt.Sprintf("outbound[%d]", i), fmt.Sprintf("via: there is no channel %q; add it below channels or use xgw", config.Clip(o.Via)))
@@ -222,6 +227,13 @@ func (l *Loaded) list() {
 	for _, f := range config.Fields() {
 		add(f.Key, f.Show(&l.Config))
 	}
+	l.Config.ForHome(func() {
+		for _, key := range config.ToolKeys() {
+			if f := config.Lookup(key); f.Show(&l.Config) != "[]" {
+				add(config.HomeKey+key, f.Show(&l.Config))
+			}
+		}
+	})
 	if l.Config.Outbound == nil {
 		add("outbound", config.FlowOutbound([]config.Outbound{{ThreadPattern: "**", Via: "xgw"}}))
 	} else {

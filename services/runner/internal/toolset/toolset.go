@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
@@ -29,8 +30,11 @@ const (
 // Needs are what a tool uses.
 type Needs uint
 
-// Program: the tool starts programs.
-const Program Needs = 1
+const (
+	Program Needs = 1 << iota // the tool starts programs
+	Network                   // it connects to other machines
+	Peer                      // it sends to the peer of the turn
+)
 
 // Tool is one tool. It is used by all turns of a runner at once.
 type Tool interface {
@@ -57,8 +61,6 @@ type Spec struct {
 	// Schema of the arguments, which are a JSON object.
 	Schema json.RawMessage
 	Needs  Needs
-	// Offered reports whether a turn with these settings has the tool; nil: every turn.
-	Offered func(*registrypb.TurnConfig) bool
 }
 
 // Place is where the calls of one turn are made.
@@ -131,11 +133,21 @@ func New(tools ...Tool) (*Tools, error) {
 
 // find returns a tool by name; false when there is none.
 func (t *Tools) find(name string) (Tool, bool) {
-	n, ok := slices.BinarySearchFunc(t.specs, name, func(s Spec, name string) int { return strings.Compare(s.Name, name) })
+	n, ok := t.index(name)
 	if !ok {
 		return nil, false
 	}
 	return t.tools[n], true
+}
+
+// index is the place of the tool with a name, or with another name of the same tool.
+func (t *Tools) index(name string) (n int, ok bool) {
+	if n, ok = slices.BinarySearchFunc(t.specs, name, func(s Spec, name string) int { return strings.Compare(s.Name, name) }); ok {
+		return n, true
+	}
+	name = toolpolicy.Canonical(name)
+	n = slices.IndexFunc(t.specs, func(s Spec) bool { return toolpolicy.Canonical(s.Name) == name })
+	return n, n >= 0
 }
 
 // Has reports whether there is a tool of this name.
@@ -156,30 +168,86 @@ func (t *Tools) Sent(s *registrypb.Step) []Message {
 
 // Set is the tools of one turn. It does not change while the turn lasts.
 type Set struct {
-	all     *Tools
-	offered []model.Tool
+	all       *Tools
+	layers    []toolpolicy.Layer
+	decisions []toolpolicy.Decision // on each tool of all
+	offered   []model.Tool
 }
 
-// Set returns the tools of a turn with these settings.
+// Set returns the tools of a turn with these settings: those that every layer allows.
 func (t *Tools) Set(c *registrypb.TurnConfig) Set {
-	s := Set{all: t}
+	s := Set{all: t, layers: layers(c)}
+	policy := toolpolicy.New(s.layers)
 	for _, spec := range t.specs {
-		if spec.Offered == nil || spec.Offered(c) {
+		d := policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(spec.Name)})
+		s.decisions = append(s.decisions, d)
+		if d.Allowed {
 			s.offered = append(s.offered, model.Tool{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
 		}
 	}
 	return s
 }
 
+// layers are those of the settings. A registry that sends none is older than they are.
+func layers(c *registrypb.TurnConfig) []toolpolicy.Layer {
+	if len(c.GetToolLayers()) == 0 {
+		var extra []string
+		if c.GetMessageTool() {
+			extra = append(extra, "message")
+		}
+		return toolpolicy.Layers(toolpolicy.Scope{}, toolpolicy.Scope{}, toolpolicy.Theclaw, extra...)
+	}
+	out := make([]toolpolicy.Layer, len(c.GetToolLayers()))
+	for n, l := range c.GetToolLayers() {
+		out[n] = toolpolicy.Layer{Name: l.GetName(), Allow: l.GetAllow(), Deny: l.GetDeny()}
+	}
+	return out
+}
+
+// Entry is what people are shown of a tool in a set.
+type Entry struct {
+	Spec  Spec
+	Class Class // of a call without arguments
+	// Denied is the decision in words, with the layer that made it; empty: the tool is offered.
+	Denied string
+}
+
+// Entries returns all tools of the runner, by name, and what becomes of each in this set.
+func (s Set) Entries() []Entry {
+	out := make([]Entry, len(s.all.specs))
+	for n, spec := range s.all.specs {
+		out[n] = Entry{Spec: spec, Class: s.all.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n)}
+	}
+	return out
+}
+
+// denied is why a tool is not offered, in words; empty: it is.
+func (s Set) denied(n int) string {
+	d := s.decisions[n]
+	if d.Allowed {
+		return ""
+	}
+	return fmt.Sprintf("denied by layer %d, %s: %s", d.Layer, s.layers[d.Layer-1].Name, d.Rule)
+}
+
+// Layers are the names of the layers that decide, in their order.
+func (s Set) Layers() (names []string) {
+	for _, l := range s.layers {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
 // Offered are the tools as a model gets them, by name.
 func (s Set) Offered() []model.Tool { return s.offered }
 
-// Class is that of a call. What is not understood runs nothing and reads.
+// Class is the class of a call. One that is refused runs nothing and reads.
 func (s Set) Class(c Call) Class {
-	if tool, ok := s.all.find(c.Name); ok && c.Problem == "" && fits(tool.Spec(), c.Args) == "" {
-		return tool.Class(c)
+	if s.refusal(c) != "" {
+		return Read
 	}
-	return Read
+	tool, _ := s.all.find(c.Name)
+	return tool.Class(c)
 }
 
 // Run makes one call; the result of one that is refused says why. The same call is always
@@ -197,10 +265,14 @@ func (s Set) refusal(c Call) string {
 	if c.Problem != "" {
 		return c.Problem
 	}
-	if tool, ok := s.all.find(c.Name); ok && s.has(c.Name) {
-		return fits(tool.Spec(), c.Args)
+	n, ok := s.all.index(c.Name)
+	if ok && s.decisions[n].Allowed {
+		return fits(s.all.specs[n], c.Args)
 	}
-	why := fmt.Sprintf("there is no tool %q here", c.Name)
+	why := fmt.Sprintf("tool %q is not available here", c.Name)
+	if ok {
+		why += ": " + s.denied(n)
+	}
 	for n, spec := range s.all.specs {
 		if spec.Needs&Program != 0 && s.has(spec.Name) {
 			return why + "; to run a command there is " + s.all.specs[n].Name

@@ -24,16 +24,22 @@ func (f fixed) Spec() toolset.Spec                               { return f.spec
 func (fixed) Class(toolset.Call) toolset.Class                   { return toolset.Read }
 func (f fixed) Run(context.Context, toolset.Call) toolset.Result { return f.result }
 
+// effect is a tool whose calls must not be repeated.
+type effect struct{ fixed }
+
+func (effect) Class(toolset.Call) toolset.Class { return toolset.Effect }
+
 func named(name string) fixed {
 	return fixed{spec: toolset.Spec{Name: name, Description: "x", Schema: json.RawMessage(`{"type":"object"}`)}}
 }
 
-// S0-103: the tools of a turn are sorted, and a name outside of them runs nothing.
+// S0-103, S4-61: the tools of a turn are sorted, and a name outside of them runs nothing, also of
+// one that exists.
 func TestSet(t *testing.T) {
 	run, secret := named("run"), named("secret")
 	run.spec.Needs = toolset.Program
-	secret.spec.Offered = func(*registrypb.TurnConfig) bool { return false }
-	calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{}, run, secret, named("ask"))
+	config := &registrypb.TurnConfig{ToolLayers: []*registrypb.ToolLayer{{Name: "agent", Deny: []string{"secret"}}}}
+	calls, j := toolsettest.Calls(t, config, run, effect{secret}, named("ask"))
 	var names []string
 	for _, tool := range calls.Set.Offered() {
 		names = append(names, tool.Name)
@@ -41,10 +47,13 @@ func TestSet(t *testing.T) {
 	if got := strings.Join(names, " "); got != "ask run" {
 		t.Errorf("offered: %s", got)
 	}
-	for n, name := range []string{"secret", "rm_rf", ""} {
+	for n, c := range []struct{ name, why string }{
+		{"secret", `: denied by layer 1, agent: deny \"secret\"`}, {"SECRET", `: denied by layer 1, agent: deny \"secret\"`}, {"rm_rf", ""}, {"", ""},
+	} {
+		name := c.name
 		key := "tool:1:" + string(rune('1'+n))
 		text, err := calls.Use(t.Context(), key, n+1, model.ToolCall{Name: name, Arguments: json.RawMessage(`{}`)}, true)
-		if err != nil || text != `{"error":"there is no tool \"`+name+`\" here; to run a command there is run"}` {
+		if err != nil || text != `{"error":"tool \"`+name+`\" is not available here`+c.why+`; to run a command there is run"}` {
 			t.Errorf("%q: %s %v", name, text, err)
 		}
 		if class := j.Tool(key).GetClass(); class != registrypb.ToolClass_TOOL_CLASS_READ {

@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/silence"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -30,8 +29,8 @@ func (Tool) Spec() toolset.Spec {
 		Name: Name,
 		Description: "Sends a message to the person you talk to at once, while you go on working. " +
 			"Your last answer is sent anyway: do not send it with this tool too.",
-		Schema:  json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"the message"}},"required":["text"]}`),
-		Offered: (*registrypb.TurnConfig).GetMessageTool,
+		Schema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"the message"}},"required":["text"]}`),
+		Needs:  toolset.Peer,
 	}
 }
 
