@@ -35,6 +35,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setup"
 	"github.com/theclaw/agents/cmd/agentctl/internal/support"
+	"github.com/theclaw/agents/cmd/agentctl/internal/tools"
 	"github.com/theclaw/agents/cmd/agentctl/internal/top"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
@@ -80,6 +81,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
+	subs = append(subs, tools.Command(e))
 	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
 	subs = append(subs, cmds.Command(e))
 	subs = append(subs, doctor.Commands(e)...)

@@ -41,6 +41,8 @@ const (
 	SessionNotFound = "SESSION_NOT_FOUND"
 	// SessionKeyInvalid: a text is no session key, or several keys have its alias.
 	SessionKeyInvalid = "SESSION_KEY_INVALID"
+	// ToolNotFound: the runner has no such tool.
+	ToolNotFound = "TOOL_NOT_FOUND"
 	// EventTooLarge: an event is over 1 MiB.
 	EventTooLarge = "EVENT_TOO_LARGE"
 	// FilterInvalid: a filter is outside the filter language.

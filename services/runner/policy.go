@@ -23,5 +23,6 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_GetRunnerInfo_FullMethodName: owner,
 		runnerpb.RunnerService_ListProviders_FullMethodName: owner,
 		runnerpb.RunnerService_TestProvider_FullMethodName:  waits,
+		runnerpb.ToolService_ListTools_FullMethodName:       owner,
 	}
 }

@@ -30,6 +30,7 @@ import (
 // Service is the runner.
 type Service struct {
 	runnerpb.UnimplementedRunnerServiceServer
+	runnerpb.UnimplementedToolServiceServer
 
 	cfg  Config
 	deps Deps
@@ -95,8 +96,11 @@ func New(c Config, d Deps) (*Service, error) {
 	return s, nil
 }
 
-// Register adds the service to a server.
-func (s *Service) Register(r grpc.ServiceRegistrar) { runnerpb.RegisterRunnerServiceServer(r, s) }
+// Register adds the services to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	runnerpb.RegisterRunnerServiceServer(r, s)
+	runnerpb.RegisterToolServiceServer(r, s)
+}
 
 // Hint is one line about the model that answers when an agent names none.
 func (s *Service) Hint() string { return s.models.settings.Hint() }

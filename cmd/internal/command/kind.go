@@ -342,6 +342,7 @@ var operands = map[string]Kind{
 	}},
 	"PROVIDER": Provider,
 	"SESSION":  Session,
+	"TOOL":     {Noun: "tool", Most: nameMost, Fix: "'agentctl tools list ID --all' shows the tools"},
 	"N":        {Noun: "binding number", Most: nameMost, Check: checkBinding, Fix: "'agentctl bindings list' shows the numbers, which begin with 1"},
 	"APPROVAL": {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
 	"LETTER":   {Noun: "dead letter", Most: pathMost, Fix: "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them"},

@@ -1,0 +1,154 @@
+// Package tools implements the command `agentctl tools`: which tools the model of an agent
+// has, and why another one is not offered.
+//
+// The runner decides, by the code that decides for a turn. The command shows its answer and
+// changes nothing.
+package tools
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/toolpolicy"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// entry is a tool for programs.
+type entry struct {
+	Name        string          `json:"name"`
+	PolicyName  string          `json:"policy_name"`
+	Class       string          `json:"class"`
+	Sends       string          `json:"sends"`
+	Offered     bool            `json:"offered"`
+	Denied      string          `json:"denied"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+}
+
+// Command answers the command tools.
+func Command(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:   "tools",
+		Short: "Show which tools an agent has, and why",
+		Example: `  agentctl tools list alice
+  agentctl tools explain alice web_fetch`,
+	}, listCommand(e), explainCommand(e))
+}
+
+func listCommand(e *command.Env) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "list ID",
+		Short: "List the tools that the model of an agent has",
+		Long: `List the tools that the model of an agent has in its next turn. CLASS is what becomes of a
+call that a crash interrupts: read and idempotent calls are made again, an effect is not. SENDS
+is how a tool can send data out: to the peer of the conversation, over the network, or as a
+program that has the network.`,
+		Example: `  agentctl tools list alice
+  agentctl tools list alice --all --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := list(c, e, args[0])
+			if err != nil {
+				return err
+			}
+			entries := []entry{}
+			for _, t := range r.GetTools() {
+				if all || t.GetDenied() == "" {
+					entries = append(entries, entryOf(t))
+				}
+			}
+			columns := []string{"name", "class", "sends", "what"}
+			if all {
+				columns = []string{"name", "class", "sends", "denied"}
+			}
+			t := screen.NewTable(e, columns...).Wide(columns[3])
+			t.Then(func() {
+				if hidden := len(r.GetTools()) - len(entries); hidden > 0 {
+					e.Note("%d more are denied; 'agentctl tools list %s --all' shows them", hidden, args[0])
+				}
+			})
+			return screen.List(t, entries, func(t entry) []any {
+				last := t.Description
+				if all {
+					last = cmp.Or(t.Denied, "-")
+				}
+				return []any{t.Name, t.Class, cmp.Or(t.Sends, "-"), screen.Line(last)}
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also the tools that are denied, with the layer that denies them")
+	return c
+}
+
+func explainCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain ID TOOL",
+		Short: "Say why the model of an agent has a tool, or has not",
+		Long: `Say why the model of an agent has a tool, or has not: every layer must allow it. The layers are
+the profile (tools.profile and tools.also_allow), the home (tools.allow and tools.deny of
+theclaw.yaml) and the agent (those of its config.yaml).`,
+		Example: `  agentctl tools explain alice bash_exec
+  agentctl tools explain alice web_fetch`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := list(c, e, args[0])
+			if err != nil {
+				return err
+			}
+			name := toolpolicy.Canonical(args[1])
+			i := slices.IndexFunc(r.GetTools(), func(t *runner.Tool) bool { return t.GetPolicyName() == name })
+			if i < 0 {
+				return unknown(r, args)
+			}
+			t := entryOf(r.GetTools()[i])
+			what := t.Denied
+			if t.Offered {
+				what = "allowed by all layers: " + strings.Join(numbered(r.GetLayers()), ", ")
+			}
+			return e.Show(t, t.Name, "%s: %s", screen.Line(t.Name), screen.Line(what))
+		},
+	}
+}
+
+func list(c *cobra.Command, e *command.Env, id string) (*runner.ListToolsResponse, error) {
+	return runner.NewToolServiceClient(e.Conn(command.Runner)).ListTools(c.Context(), &runner.ListToolsRequest{AgentId: id})
+}
+
+func entryOf(t *runner.Tool) entry {
+	return entry{
+		Name: t.GetName(), PolicyName: t.GetPolicyName(), Class: t.GetClass(), Sends: t.GetSends(),
+		Offered: t.GetDenied() == "", Denied: t.GetDenied(), Description: t.GetDescription(), Schema: json.RawMessage(t.GetSchema()),
+	}
+}
+
+// unknown is the error for a tool that the runner does not have.
+func unknown(r *runner.ListToolsResponse, args []string) error {
+	var names []string
+	for _, t := range r.GetTools() {
+		names = append(names, t.GetName())
+	}
+	fix := fmt.Sprintf("'agentctl tools list %s --all' shows all", args[0])
+	if near := config.Nearest(args[1], names); near != "" {
+		fix = fmt.Sprintf("did you mean %q? %s", near, fix)
+	}
+	return fault.New(codes.NotFound, fault.ToolNotFound, fmt.Sprintf("there is no tool %.80q", args[1]), fix)
+}
+
+func numbered(layers []string) []string {
+	out := make([]string, len(layers))
+	for n, l := range layers {
+		out[n] = fmt.Sprintf("%d %s", n+1, l)
+	}
+	return out
+}
