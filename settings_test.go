@@ -41,7 +41,7 @@ var settingsGroups = []struct{ title, keys, about string }{
 	{"Inbox and conversations", "inbox session routing queue", ""},
 	{"Turns", "run retry reply on_error", ""},
 	{"Prompt and memory", "context compaction memory memory_search", "A conversation, a peer and an agent each have a memory: a digest of earlier messages, in a file below `memory/` of the agent."},
-	{"Tools and the sandbox", "sandbox approvals", "See [security.md](security.md) for what each mode enforces."},
+	{"Tools and the sandbox", "tools sandbox approvals", "See [tools.md](tools.md) for the tools, and [security.md](security.md) for what each mode of the sandbox enforces."},
 	{"Working directory", "workdir", "For runners on several machines: see [scaling.md](scaling.md)."},
 	{"Delivery", "deliver outbound channels", ""},
 	{"Quotas", "quota price", "See [operations.md](operations.md#quotas). A quota refuses messages with the reason `QUOTA_EXCEEDED`; it stops no work that has begun. Without a limit for a day nothing is counted."},
@@ -230,7 +230,8 @@ func agentExample(t *testing.T, of []config.Setting) string {
 	var open []string // the groups that the last line is in
 	for _, s := range of {
 		f := config.Lookup(s.Key)
-		if s.Example == "" || f == nil && s.Key != "outbound" && s.Key != "channels."+config.ChannelName || s.Key == "agent_id" {
+		if s.Example == "" || f == nil && s.Key != "outbound" && s.Key != "channels."+config.ChannelName || s.Key == "agent_id" ||
+			s.Key == "tools.allow" { // refused together with tools.also_allow
 			continue
 		}
 		value := s.Example
