@@ -27,8 +27,8 @@ var patchSpec = toolset.Spec{
 const (
 	// maxTogether bounds the old and the new contents of one patch together, in bytes.
 	maxTogether = 4 * maxFile
-	// maxCompared bounds the comparisons of lines of one patch: some seconds.
-	maxCompared = 500_000_000
+	// maxCompared bounds the comparisons of lines of one patch: two seconds or less.
+	maxCompared = 200_000_000
 )
 
 // The lines that begin a part of a patch.

@@ -68,7 +68,7 @@ func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (string, error
 	sum := sha256.New()
 	r := bufio.NewReaderSize(io.TeeReader(io.LimitReader(in, maxRead), sum), 64<<10)
 	head, err := r.Peek(sample)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", problem(name, err)
 	}
 	if kind := http.DetectContentType(head); slices.Contains(images, kind) {

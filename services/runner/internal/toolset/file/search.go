@@ -233,7 +233,7 @@ func list(_ context.Context, d *dir, c toolset.Call) (string, error) {
 	}
 	defer f.Close()
 	names, err := f.Readdirnames(maxListed + 1)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", problem(a.Path, err)
 	}
 	l := listing{most: maxEntries}

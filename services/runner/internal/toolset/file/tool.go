@@ -76,7 +76,7 @@ func (r *reader) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }() // it changes nothing
 	text, err := r.run(ctx, d, c)
 	if err != nil {
 		return toolset.Failed(err.Error())
@@ -105,7 +105,7 @@ func (w *writer) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }() // it changes nothing
 	text, err := w.change(ctx, d, c)
 	if w.moves(c) { // also after an error, which may have come between two files
 		if e := w.workdirs.Save(ctx, c.Place); e != nil && err == nil {

@@ -100,12 +100,12 @@ func resume(d *dir, c toolset.Call) (*transaction, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, problem(name, err)
+		return nil, fmt.Errorf("no file was changed, repair %s with a command: %w", outputDir, problem(name, err))
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxManifest))
 	if err != nil {
-		return nil, problem(name, err)
+		return nil, fmt.Errorf("no file was changed: %w", problem(name, err))
 	}
 	tx := &transaction{dir: d, name: stagedDir(c), before: beforeDir(c)}
 	// A program can write here. What it can do with a manifest of its own is what it can do
