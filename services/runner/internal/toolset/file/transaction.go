@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -127,8 +128,7 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (tx *transacti
 			err = fmt.Errorf("the change cannot be prepared, no file was changed: %w", err)
 		}
 	}()
-	made, err := d.mkdirAll(outputDir, 0o700)
-	if err != nil {
+	if err := d.mkdirAll(outputDir, 0o700); err != nil {
 		return nil, err
 	}
 	d.removeOld(time.Now())
@@ -163,7 +163,7 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (tx *transacti
 			return nil, err
 		}
 	}
-	return tx, d.sync(append(made, tx.name, tx.before, outputDir)...)
+	return tx, d.sync(tx.name, tx.before, outputDir, ".")
 }
 
 // commit decides that the transaction will be applied.
@@ -198,6 +198,9 @@ func (tx *transaction) apply() error {
 			return fmt.Errorf("%w; %d of %d files are changed, and the others are not: read them before you go on", err, len(tx.Files)-len(foreign)-len(open)+n, len(tx.Files))
 		}
 	}
+	if err := tx.dir.sync(tx.parents()...); err != nil {
+		return err
+	}
 	if len(foreign) > 0 {
 		return fmt.Errorf("%s was changed by another writer during the change, and is left as it was; the other files of the call are changed: read it again and make the rest of the change", strings.Join(foreign, ", "))
 	}
@@ -210,28 +213,38 @@ func (tx *transaction) remove() {
 	_ = tx.dir.RemoveAll(tx.before)
 }
 
-// place brings one file to its content after, durably.
+// parents are the directories whose names the transaction may have changed, in this run or
+// in one that was killed before they were durable.
+func (tx *transaction) parents() []string {
+	found := map[string]bool{}
+	for _, e := range tx.Files {
+		for up := path.Dir(e.Path); !found[up]; up = path.Dir(up) { // the last one is "."
+			found[up] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// place brings one file to its content after.
 func (tx *transaction) place(i int) error {
 	e, d := tx.Files[i], tx.dir
-	parent := path.Dir(e.Path)
 	if e.After == "" {
 		if err := d.Remove(e.Path); err != nil {
 			return problem(e.Path, err)
 		}
-		return d.sync(parent)
+		return nil
 	}
 	staged := path.Join(tx.name, strconv.Itoa(i))
 	if d.digest(staged) != e.After {
 		return fmt.Errorf("%s cannot be changed: its new content was removed from %s", shown(e.Path), tx.name)
 	}
-	made, err := d.mkdirAll(parent, 0o755)
-	if err != nil {
+	if err := d.mkdirAll(path.Dir(e.Path), 0o755); err != nil {
 		return err
 	}
 	if err := d.Rename(staged, e.Path); err != nil {
 		return problem(e.Path, err)
 	}
-	return d.sync(append(made, parent)...)
+	return nil
 }
 
 // digest is that of the file at a path: empty when nothing is there, and no digest when it
@@ -274,30 +287,31 @@ func (d *dir) own(name string, uid, gid int) error {
 	return d.Lchown(name, uid, gid)
 }
 
-// mkdirAll makes a directory and those above it. It returns the directories that have new
-// entries.
-func (d *dir) mkdirAll(name string, mode fs.FileMode) (changed []string, err error) {
+// mkdirAll makes a directory and those above it.
+func (d *dir) mkdirAll(name string, mode fs.FileMode) error {
 	at := "."
 	for e := range strings.SplitSeq(name, "/") {
 		next := path.Join(at, e)
 		switch err := d.Mkdir(next, mode); {
 		case err == nil:
-			changed = append(changed, at)
 			if err := d.own(next, d.uid, d.gid); err != nil {
-				return changed, problem(next, err)
+				return problem(next, err)
 			}
 		case !errors.Is(err, fs.ErrExist):
-			return changed, problem(next, err)
+			return problem(next, err)
 		}
 		at = next
 	}
-	return changed, nil
+	return nil
 }
 
-// sync makes the names in directories durable.
+// sync makes the names in directories durable. One that was removed meanwhile has none.
 func (d *dir) sync(names ...string) error {
 	for _, name := range names {
 		f, err := d.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return problem(name, err)
 		}
