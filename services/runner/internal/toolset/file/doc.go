@@ -26,8 +26,8 @@
 // result; without ready, no file was changed and the call starts again. Contents are on the
 // disk before ready is. A file that the turn has read and another writer has changed since
 // is not overwritten; this is remembered in memory, so a restart of the runner forgets it.
-// Encoding, byte order mark, line endings and mode of a file stay as they are, and
-// its owner does when the runner is root.
+// A changed file keeps its mode and, when the runner is root, its owner; edit
+// and apply_patch keep its encoding, byte order mark and line endings.
 //
 // It does not decide which agent has these tools, and it does not restrict what a program
 // in the sandbox does to the same files. Previous contents are removed after a week,

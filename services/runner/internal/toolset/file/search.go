@@ -87,6 +87,8 @@ type listing struct {
 	lines int
 	most  int
 	notes []string
+
+	unread int // files and directories
 }
 
 // add adds a line; errFull: the result is full, and the line is not in it.
@@ -117,13 +119,12 @@ func (l *listing) result(none string) string {
 func (l *listing) search(ctx context.Context, d *dir, top string, visit func(context.Context, filetree.Entry) error) error {
 	limited, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	failed := 0
 	err := filetree.Walk(limited, d.Root, top, func(e filetree.Entry) error {
 		if e.Path != top && slices.Contains(skipped, e.Name()) {
 			return skip(e)
 		}
 		return visit(limited, e)
-	}, func(string, error) { failed++ })
+	}, func(string, error) { l.unread++ })
 	switch {
 	case ctx.Err() != nil:
 		return errEnded
@@ -134,8 +135,8 @@ func (l *listing) search(ctx context.Context, d *dir, top string, visit func(con
 	case err != nil:
 		return problem(top, err)
 	}
-	if failed > 0 {
-		l.notes = append(l.notes, fmt.Sprintf("%d files or directories could not be read", failed))
+	if l.unread > 0 {
+		l.notes = append(l.notes, fmt.Sprintf("left out because they cannot be read: %d", l.unread))
 	}
 	return nil
 }
@@ -291,12 +292,17 @@ func grep(ctx context.Context, d *dir, c toolset.Call) (string, error) {
 	}
 	s := searched{re: re, in: bufio.NewReaderSize(nil, maxLine), list: listing{most: maxMatches}}
 	err = s.list.search(ctx, d, top, func(ctx context.Context, e filetree.Entry) error {
-		if !e.Info.Mode().IsRegular() || regular(e.Path, e.Info) != nil || !g.match(e) {
+		if !e.Info.Mode().IsRegular() || !g.match(e) {
+			return nil
+		}
+		if regular(e.Path, e.Info) != nil {
+			s.list.unread++
 			return nil
 		}
 		f, err := e.Open()
 		if err != nil {
-			return nil // it was removed or replaced meanwhile
+			s.list.unread++
+			return nil
 		}
 		defer f.Close()
 		return s.file(ctx, e.Path, f, e.Info.Size())
@@ -365,7 +371,8 @@ func (s *searched) file(ctx context.Context, name string, f io.Reader, size int6
 	if e := encodingOf(head); e.wide() {
 		b, err := io.ReadAll(io.LimitReader(s.in, maxFile))
 		if err != nil {
-			return nil // as one that cannot be opened
+			s.list.unread++
+			return nil
 		}
 		text, _ := e.decode(b)
 		s.in.Reset(strings.NewReader(text))
@@ -385,8 +392,12 @@ func (s *searched) file(ctx context.Context, name string, f io.Reader, size int6
 				return err
 			}
 		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return nil // the end, or as one that cannot be opened
+			s.list.unread++
+			return nil
 		}
 	}
 }
