@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/theclaw/agents/internal/testing/need"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/file"
@@ -227,6 +228,26 @@ func TestWrite(t *testing.T) {
 	a.has("a/b/c.txt", "by link")
 	if to, err := os.Readlink(filepath.Join(a.dir, "a/b/link")); err != nil || to != "c.txt" {
 		t.Errorf("the link: %s %v", to, err)
+	}
+}
+
+// A program in the sandbox is the owner of the working directory, and can change what a
+// runner that is root has made there.
+func TestOwner(t *testing.T) {
+	need.Root(t)
+	a := newAgent(t, nil)
+	const user, other = 12345, 12346
+	ok(t, os.Lchown(a.dir, user, user))
+	a.put("old", "x")
+	ok(t, os.Lchown(filepath.Join(a.dir, "old"), other, other))
+	a.does("write", args{"path": "old", "content": "y"}, "replaced")
+	a.does("write", args{"path": "made/new", "content": "y"}, "new file")
+	for name, want := range map[string]uint32{"old": other, "made": user, "made/new": user, ".output": user} {
+		info, err := os.Lstat(filepath.Join(a.dir, name))
+		ok(t, err)
+		if st, _ := info.Sys().(*syscall.Stat_t); st == nil || st.Uid != want || st.Gid != want {
+			t.Errorf("%s belongs to %+v, want %d", name, st, want)
+		}
 	}
 }
 

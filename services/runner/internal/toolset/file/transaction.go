@@ -247,7 +247,7 @@ func (tx *transaction) place(i int) error {
 	return nil
 }
 
-// digest is that of the file at a path: empty when nothing is there, and no digest when it
+// digest is the digest of the file at a path: empty when nothing is there, and none when it
 // cannot be a file of a transaction.
 func (d *dir) digest(name string) string {
 	const none = "none"
