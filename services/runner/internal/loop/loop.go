@@ -5,12 +5,13 @@
 //	round i ----> answer, no calls ----> end
 //	   ^              |
 //	   |              +-- calls: journal the answer with all intents, in one write
-//	   |                         (T3, T4), then make each and journal its result (T6)
+//	   |                         (T3, T4), then make them and journal the results (T6)
 //	   +-------------------------+
 //
 // A step with a result in the journal is not done again: an answer is replayed, a finished
-// call is not made. Calls of one answer are made one after the other, so at most the first
-// one without a result can have begun.
+// call is not made. Calls of one answer are made in their order, and the model reads their
+// results in that order. Only calls that change nothing run together, so that of the others
+// at most the first call without a result can have begun.
 //
 // It depends on steps, a model and tools, and on no inbox events, leases or replies.
 //
@@ -74,8 +75,9 @@ type Loop struct {
 // which is not in the journal yet unless it was replayed. failed is a try of the model that
 // gave no answer; Run may be called again after it. said is what was said and done before.
 func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, row *registrypb.Step, failed *modelcall.Try, err error) {
-	// The one call that may have begun and has no result: the first intent, since a
-	// call begins after the one before it ended.
+	// The one call that may have begun, has no result and must not be repeated blindly is
+	// the first intent: such a call begins after all before it ended. Reads behind it may
+	// have begun too, and run again.
 	begun := ""
 	if open := l.Steps.Open(); len(open) > 0 {
 		begun = open[0].GetKey()
@@ -112,13 +114,12 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 		if len(m.ToolCalls) == 0 {
 			return a, row, nil, nil
 		}
+		results, err := l.Calls.Use(ctx, toolKey(round), m.ToolCalls, begun)
+		if err != nil {
+			return step.Answer{}, nil, nil, err
+		}
 		for n, c := range m.ToolCalls {
-			key := step.ToolKey(round, n+1)
-			text, err := l.Calls.Use(ctx, key, n+1, c, key == begun)
-			if err != nil {
-				return step.Answer{}, nil, nil, err
-			}
-			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: text})
+			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: results[n]})
 		}
 		if refused++; slices.ContainsFunc(m.ToolCalls, func(c model.ToolCall) bool { return c.Problem == "" }) {
 			refused = 0
@@ -133,13 +134,15 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 
 // plan journals an answer together with all its intents, in one write (T3, T4).
 func (l *Loop) plan(ctx context.Context, round int, a step.Answer, row *registrypb.Step) error {
-	steps := []*registrypb.Step{row}
-	for n, c := range a.Message().ToolCalls {
-		steps = append(steps, l.Calls.Intent(step.ToolKey(round, n+1), c))
-	}
+	steps := append([]*registrypb.Step{row}, l.Calls.Intents(toolKey(round), a.Message().ToolCalls)...)
 	if err := l.Steps.Write(ctx, a.Sayings(row.GetKey()), steps...); err != nil {
 		return err
 	}
 	l.Model.Journaled()
 	return nil
+}
+
+// toolKey returns the keys of the calls of a round.
+func toolKey(round int) func(n int) string {
+	return func(n int) string { return step.ToolKey(round, n) }
 }

@@ -3,6 +3,11 @@ package toolset
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -17,7 +22,18 @@ import (
 // Unknown is what the journal and the model read about a call whose end is not known.
 const Unknown = "outcome unknown, verify before repeating: the program that ran this command was interrupted"
 
-// Journal holds the steps of one turn.
+// Parallel is the most calls of class read that run at once.
+const Parallel = 8
+
+// MaxCalls is the most calls of one answer that are made.
+const MaxCalls = 32
+
+// maxWrite bounds the steps of one write, in bytes: a message to the journal has at most
+// 4 MiB.
+const maxWrite = 3 << 20
+
+// Journal holds the steps of one turn. All its methods are called from the goroutine that
+// calls [Calls.Use].
 type Journal interface {
 	// Tool is the step of a call; nil: there is none.
 	Tool(key string) *registrypb.Step
@@ -29,7 +45,10 @@ type Journal interface {
 	WriteLater(row *registrypb.Step)
 }
 
-// Watcher is notified of calls; n is the place of a call in its answer, from 1.
+// Watcher is notified of calls; n is the place of a call in its answer, from 1. It sees them
+// as the journal holds them: each ends before the next one starts. Calls that run together
+// are no exception, so that whoever reads on in the journal has missed nothing: the first
+// one starts when they do, and the others when the results of all are journaled.
 type Watcher interface {
 	ToolStart(n int, c model.ToolCall)
 	// Progress is what a call may print to, from any goroutine.
@@ -55,12 +74,21 @@ type Calls struct {
 	Logf func(level, format string, args ...any)
 }
 
-// Intent is the journal row of a call before it is made (T4).
-func (c *Calls) Intent(key string, made model.ToolCall) *registrypb.Step {
+// Intents are the journal rows of the calls of an answer before they are made (T4). key
+// returns the key of the nth call, from 1.
+func (c *Calls) Intents(key func(n int) string, calls []model.ToolCall) []*registrypb.Step {
+	rows := make([]*registrypb.Step, len(calls))
+	for n, made := range calls {
+		rows[n] = c.intent(key(n+1), n+1, made)
+	}
+	return rows
+}
+
+func (c *Calls) intent(key string, n int, made model.ToolCall) *registrypb.Step {
 	sum := sha256.Sum256(made.Arguments)
 	return &registrypb.Step{
 		Seq: c.Journal.NextSeq(), Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: key, RequestSha256: sum[:],
-		Class: classes[c.Set.Class(c.call(key, made))], State: registrypb.StepState_STEP_STATE_INTENT,
+		Class: classes[c.Set.Class(c.call(key, n, made))], State: registrypb.StepState_STEP_STATE_INTENT,
 		Name: made.Name, CallId: made.ID, Arguments: string(made.Arguments),
 	}
 }
@@ -71,63 +99,247 @@ var classes = map[Class]registrypb.ToolClass{
 	Effect:     registrypb.ToolClass_TOOL_CLASS_EFFECT,
 }
 
-func (c *Calls) call(key string, made model.ToolCall) Call {
-	return Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Problem: made.Problem, Place: c.Place}
+func (c *Calls) call(key string, n int, made model.ToolCall) Call {
+	call := Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Problem: made.Problem, Place: c.Place}
+	if n > MaxCalls {
+		call.Problem = fmt.Sprintf("only %d calls of one answer are made: nothing was run; make this call again in the next answer", MaxCalls)
+	}
+	return call
 }
 
-// Use returns the result of the nth call of an answer: from the journal, or by making it
-// (T5) and journaling what came out (T6). begun: it may have been made already.
-func (c *Calls) Use(ctx context.Context, key string, n int, made model.ToolCall, begun bool) (string, error) {
-	row := c.Journal.Tool(key)
-	if row == nil { // an answer and its intents are one transaction; this is for journals of others
-		row = c.Intent(key, made)
-		if err := c.Journal.Write(ctx, nil, row); err != nil {
-			return "", err
+// use is one call of an answer.
+type use struct {
+	n    int // its place in the answer, from 1
+	made model.ToolCall
+	call Call
+	row  *registrypb.Step // as the journal has it
+	// done is the row with the result, and says what goes to the peer with it; nil until
+	// the call was made.
+	done     *registrypb.Step
+	says     []*registrypb.Saying
+	shown    bool // to the watcher: it has seen the start
+	panicked *Panic
+}
+
+func (u *use) reads() bool { return u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_READ }
+
+// Use returns the results of the calls of an answer, in their order: from the journal, or by
+// making a call (T5) and journaling what came out (T6). Adjacent calls of class read run
+// together; a call of another class begins when the results of all calls before it are
+// journaled, and runs alone. begun is the key of the call that may have begun already: the
+// first without a result.
+func (c *Calls) Use(ctx context.Context, key func(n int) string, calls []model.ToolCall, begun string) ([]string, error) {
+	uses, err := c.uses(ctx, key, calls)
+	if err != nil {
+		return nil, err
+	}
+	for rest := uses; len(rest) > 0; {
+		n := 1
+		for rest[0].reads() && n < len(rest) && rest[n].reads() {
+			n++
+		}
+		if err := c.group(ctx, rest[:n], begun); err != nil {
+			return nil, err
+		}
+		rest = rest[n:]
+	}
+	results := make([]string, len(uses))
+	for n, u := range uses {
+		results[n] = string(u.row.GetResult())
+	}
+	return results, nil
+}
+
+// uses are the calls of an answer with their rows.
+func (c *Calls) uses(ctx context.Context, key func(n int) string, calls []model.ToolCall) ([]*use, error) {
+	uses := make([]*use, len(calls))
+	var missing []*registrypb.Step
+	for i, made := range calls {
+		n := i + 1
+		u := &use{n: n, made: made, call: c.call(key(n), n, made), row: c.Journal.Tool(key(n))}
+		if u.row == nil { // an answer and its intents are one transaction; this is for journals of others
+			u.row = c.intent(key(n), n, made)
+			missing = append(missing, u.row)
+		}
+		uses[i] = u
+	}
+	if missing == nil {
+		return uses, nil
+	}
+	return uses, c.Journal.Write(ctx, nil, missing...)
+}
+
+// group gives the calls of a group their results: adjacent reads, or one call of any class.
+func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
+	var open []*use
+	for _, u := range group {
+		if u.row.GetState() == registrypb.StepState_STEP_STATE_INTENT {
+			open = append(open, u)
+		} else {
+			c.finished(u)
 		}
 	}
-	if row.GetState() != registrypb.StepState_STEP_STATE_INTENT {
-		return string(row.GetResult()), nil
+	if len(open) == 0 {
+		return nil
 	}
-	var says []*registrypb.Saying
-	done := proto.CloneOf(row)
-	c.Watcher.ToolStart(n, made)
-	if begun && row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
-		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, Problem(Unknown)
-		c.Logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", made.Name, key)
+	first := open[0]
+	c.Watcher.ToolStart(first.n, first.made)
+	first.shown = true
+	var err error
+	if first.row.GetKey() == begun && first.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
+		first.done = proto.CloneOf(first.row)
+		first.done.State, first.done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, Problem(Unknown)
+		c.Logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", first.made.Name, begun)
 	} else {
-		if err := c.Place.Trusted(ctx); err != nil {
-			return "", err
-		}
-		call, start := c.call(key, made), time.Now()
-		call.Progress = c.Watcher.Progress(n, made)
-		fault.Point("T5.before")
-		result := c.run(ctx, call).valid()
-		fault.Point("T5.after")
-		took := time.Since(start)
-		done.State, done.Result, done.Duration = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(), made.Note), durationpb.New(took)
-		for _, m := range result.Messages {
-			says = append(says, &registrypb.Saying{StepKey: key, Text: m.Text})
-		}
-		c.Meter.ObserveStep("tool", took)
-		c.Logf("INFO", "tool: %s (%s) %d ms", made.Name, key, took.Milliseconds())
+		first.call.Progress = c.Watcher.Progress(first.n, first.made)
+		err = c.make(ctx, open)
 	}
-	if ctx.Err() != nil {
-		// It was ended in the middle. That much is known, and goes with the fate;
-		// what it would have said does not.
-		if says == nil {
-			c.Journal.WriteLater(done)
+	switch {
+	case ctx.Err() != nil:
+		// The calls were ended in the middle. What is known of them goes with the fate;
+		// what they would have said does not.
+		for _, u := range open {
+			if u.done != nil && u.says == nil {
+				c.Journal.WriteLater(u.done)
+			}
 		}
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
+	case err != nil:
+		return err
 	}
-	if err := c.Journal.Write(ctx, says, done); err != nil {
-		return "", err
-	}
-	c.Watcher.ToolEnd(n, made, done.GetResult())
-	return string(done.GetResult()), nil
+	return c.commit(ctx, open)
 }
 
-func (c *Calls) run(ctx context.Context, call Call) Result {
+// errBroken ends the other calls of a group when one of them has ended without a result.
+var errBroken = errors.New("a call of the same group has ended without a result")
+
+// make makes calls: one on this goroutine, several together. It returns when all that it
+// started have ended. They start in their order, each while the lease is trusted.
+func (c *Calls) make(ctx context.Context, open []*use) (err error) {
+	if len(open) == 1 {
+		if err := c.Place.Trusted(ctx); err != nil {
+			return err
+		}
+		c.run(ctx, open[0])
+	} else {
+		err = c.together(ctx, open)
+	}
+	for _, u := range open {
+		if u.done != nil {
+			took := u.done.GetDuration().AsDuration()
+			c.Meter.ObserveStep("tool", took)
+			c.Logf("INFO", "tool: %s (%s) %d ms", u.made.Name, u.row.GetKey(), took.Milliseconds())
+		}
+	}
+	return err
+}
+
+// together runs calls at the same time. A panic in one of them is a panic here.
+func (c *Calls) together(ctx context.Context, open []*use) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var running sync.WaitGroup
+	slots := make(chan struct{}, Parallel)
+	started := 0
+	for _, u := range open {
+		slots <- struct{}{}
+		if err = c.Place.Trusted(ctx); err != nil {
+			stop(err)
+			break
+		}
+		started++
+		running.Go(func() {
+			defer func() { <-slots }()
+			defer func() {
+				if p := recover(); p != nil {
+					u.panicked = &Panic{Value: p, Stack: debug.Stack()}
+				}
+				if u.done == nil {
+					stop(errBroken)
+				}
+			}()
+			c.run(ctx, u)
+		})
+	}
+	running.Wait()
+	for _, u := range open[:started] {
+		switch {
+		case u.panicked != nil:
+			panic(*u.panicked)
+		case u.done == nil:
+			runtime.Goexit() // as the call did: alone, it would have ended this goroutine
+		}
+	}
+	return err
+}
+
+// Panic is the value of a panic in one of several calls that ran together.
+type Panic struct {
+	// Value is what the call panicked with.
+	Value any
+	// Stack is that of the call.
+	Stack []byte
+}
+
+// run makes one call.
+func (c *Calls) run(ctx context.Context, u *use) {
+	start := time.Now()
+	fault.Point("T5.before")
+	result := c.traced(ctx, u.call).valid()
+	fault.Point("T5.after")
+	for _, m := range result.Messages {
+		u.says = append(u.says, &registrypb.Saying{StepKey: u.row.GetKey(), Text: m.Text})
+	}
+	done := proto.CloneOf(u.row)
+	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(), u.made.Note)
+	done.Duration = durationpb.New(time.Since(start))
+	u.done = done
+}
+
+func (c *Calls) traced(ctx context.Context, call Call) Result {
 	ctx, span := c.Trace.Tool(ctx, call.Name, call.Key)
 	defer span.End()
 	return c.Set.Run(ctx, call)
+}
+
+// commit journals the results of a group in their order: in one write, unless they are
+// larger than a message to the journal.
+func (c *Calls) commit(ctx context.Context, made []*use) error {
+	for len(made) > 0 {
+		var says []*registrypb.Saying
+		var rows []*registrypb.Step
+		size := 0
+		for _, u := range made {
+			size += proto.Size(u.done)
+			for _, said := range u.says {
+				size += proto.Size(said)
+			}
+			if size > maxWrite && len(rows) > 0 {
+				break
+			}
+			says, rows = append(says, u.says...), append(rows, u.done)
+		}
+		if err := c.Journal.Write(ctx, says, rows...); err != nil {
+			return err
+		}
+		for _, u := range made[:len(rows)] {
+			if u.row = u.done; !u.shown {
+				c.Watcher.ToolStart(u.n, u.made)
+			}
+			c.Watcher.ToolEnd(u.n, u.made, u.row.GetResult())
+			c.finished(u)
+		}
+		made = made[len(rows):]
+	}
+	return nil
+}
+
+// finished informs the tool of a call whose result is in the journal.
+func (c *Calls) finished(u *use) {
+	if u.row.GetState() != registrypb.StepState_STEP_STATE_DONE {
+		return
+	}
+	if f, ok := c.Set.known(u.call).(Finisher); ok {
+		f.Finished(u.call)
+	}
 }

@@ -54,6 +54,16 @@ type Sender interface {
 	Sent(arguments json.RawMessage) []Message
 }
 
+// Finisher is a tool that is called when the result of a call is in the journal: it does not
+// need any more what it keeps to make that call again after a crash.
+type Finisher interface {
+	// Finished is called after each call of the tool, also of one that failed, and again
+	// whenever the same turn meets the result, which another process may have journaled. It
+	// is not called for a call that is in doubt, or when the turn ended in the middle of
+	// the call.
+	Finished(c Call)
+}
+
 // Spec describes a tool. Name, Description and Schema are what a model gets; their bytes
 // are part of every prompt.
 type Spec struct {
@@ -243,11 +253,19 @@ func (s Set) Offered() []model.Tool { return s.offered }
 
 // Class is the class of a call. One that is refused runs nothing and reads.
 func (s Set) Class(c Call) Class {
+	if tool := s.known(c); tool != nil {
+		return tool.Class(c)
+	}
+	return Read
+}
+
+// known is the offered tool that understands a call; nil: there is none.
+func (s Set) known(c Call) Tool {
 	if s.refusal(c) != "" {
-		return Read
+		return nil
 	}
 	tool, _ := s.all.find(c.Name)
-	return tool.Class(c)
+	return tool
 }
 
 // Run makes one call; the result of one that is refused says why. The same call is always

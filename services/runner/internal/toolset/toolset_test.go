@@ -52,7 +52,7 @@ func TestSet(t *testing.T) {
 	} {
 		name := c.name
 		key := "tool:1:" + string(rune('1'+n))
-		text, err := calls.Use(t.Context(), key, n+1, model.ToolCall{Name: name, Arguments: json.RawMessage(`{}`)}, true)
+		text, err := toolsettest.Use(t.Context(), calls, key, model.ToolCall{Name: name, Arguments: json.RawMessage(`{}`)}, true)
 		if err != nil || text != `{"error":"tool \"`+name+`\" is not available here`+c.why+`; to run a command there is run"}` {
 			t.Errorf("%q: %s %v", name, text, err)
 		}
@@ -93,20 +93,47 @@ func TestResults(t *testing.T) {
 		"object":      {toolset.Result{JSON: json.RawMessage(`{"a":1}`)}, `{"a":1}`},
 		"failure":     {toolset.Failed("no <b>"), `{"error":"no \u003cb\u003e"}`},
 		"no JSON":     {toolset.Result{JSON: json.RawMessage(`{`)}, `{"error":"the result is not understood, or larger than can be kept"}`},
-		"long text":   {toolset.Result{Text: long}, `{"error":"the result is not understood, or larger than can be kept"}`},
+		"long text":   {toolset.Result{Text: long}, `{"text":"\u0001\u0001`},
 		"long output": {toolset.Result{JSON: output}, `{"stdout":"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool := named("a")
 			tool.result = c.result
 			calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
-			if _, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false); err != nil {
+			if _, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false); err != nil {
 				t.Fatal(err)
 			}
 			if got := j.Tool("tool:1:1").GetResult(); !strings.HasPrefix(string(got), c.want) || !json.Valid(got) || len(got) > toolset.MaxResult {
 				t.Errorf("%d bytes: %.200s", len(got), got)
 			}
 		})
+	}
+}
+
+// S1-51: of a long text a model reads the beginning and the end, and how much is missing.
+func TestLongText(t *testing.T) {
+	const limit = toolset.MaxText
+	for _, c := range []struct {
+		length  int
+		missing string
+	}{{limit - 1, ""}, {limit, ""}, {limit + 1, "1"}, {limit + 999, "999"}, {limit + 1_000, "1,000"}, {limit + 1_002_003, "1,002,003"}} {
+		text := strings.Repeat("é", limit*6/10) + strings.Repeat("·", max(c.length-limit, 0)) + strings.Repeat("日", limit*4/10)
+		want := text
+		if c.length < limit {
+			text = strings.Repeat("日", c.length)
+			want = text
+		}
+		if c.missing != "" {
+			want = strings.Repeat("é", limit*6/10) + "\n[… " + c.missing + " characters left out …]\n" + strings.Repeat("日", limit*4/10)
+		}
+		tool := named("a")
+		tool.result = toolset.Result{Text: text}
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+		result, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+		var got struct{ Text string }
+		if json.Unmarshal([]byte(result), &got) != nil || err != nil || got.Text != want {
+			t.Errorf("%d characters: %d bytes, want %d (%v)", c.length, len(got.Text), len(want), err)
+		}
 	}
 }
 
@@ -125,7 +152,7 @@ func TestResultsAreValid(t *testing.T) {
 			tool := named("a")
 			tool.result = c.result
 			calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
-			text, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+			text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
 			if err != nil || text != c.want || string(j.Tool("tool:1:1").GetResult()) != c.want || !utf8.ValidString(strings.Join(j.Said, "")) {
 				t.Errorf("%q, said %q, %v", text, j.Said, err)
 			}
@@ -152,7 +179,7 @@ func TestRefusedCalls(t *testing.T) {
 		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, `{"ran":true}`},
 	} {
 		key := fmt.Sprint("tool:1:", n+1)
-		if text, err := calls.Use(t.Context(), key, n+1, c.call, true); err != nil || text != c.want || j.Tool(key).GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
+		if text, err := toolsettest.Use(t.Context(), calls, key, c.call, true); err != nil || text != c.want || j.Tool(key).GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
 			t.Errorf("%+v: %s %v", c.call, text, err)
 		}
 	}
@@ -186,7 +213,7 @@ func TestSchema(t *testing.T) {
 		tool := named("a")
 		tool.spec.Schema = json.RawMessage(schema)
 		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
-		text, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: json.RawMessage(arguments)}, false)
+		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(arguments)}, false)
 		var got struct{ Error string }
 		if json.Unmarshal([]byte(text), &got) != nil || err != nil || (want == "") != (got.Error == "") || !strings.Contains(got.Error, want) || len(got.Error) > 4096 {
 			t.Errorf("%s: %s, want %q (%v)", arguments, text, want, err)
@@ -206,7 +233,7 @@ func FuzzSchema(f *testing.F) {
 		}
 		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
 		calls.Logf = func(string, string, ...any) {}
-		text, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: arguments}, false)
+		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: arguments}, false)
 		if err != nil || !json.Valid([]byte(text)) || !utf8.ValidString(text) {
 			t.Errorf("%q, %v", text, err)
 		}

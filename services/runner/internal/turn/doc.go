@@ -14,9 +14,10 @@
 // A step whose result is in the journal is not done again: a model answer is
 // replayed (T3), a finished tool is not run (T6). A tool that was begun and has
 // no result runs again if that is harmless; otherwise it becomes in doubt, and
-// the model is asked to check before it repeats. Tools of one answer run one after
-// the other, each result journaled before the next begins, so at most the first
-// one without a result can have begun.
+// the model is asked to check before it repeats. Tools of one answer run in their
+// order; only reads next to each other run together. Any other begins when every
+// result before it is journaled, so at most the first one without a result can have
+// begun.
 //
 // Messages that are merged into a turn are a row of the journal before the call that
 // sees them.

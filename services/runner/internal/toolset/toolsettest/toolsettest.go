@@ -55,10 +55,10 @@ type suite struct {
 	name string
 }
 
-// counted counts the calls that reach a tool.
+// counted counts the calls that reach a tool, and those that it was informed of afterwards.
 type counted struct {
 	toolset.Tool
-	runs atomic.Int32
+	runs, finished atomic.Int32
 }
 
 func (c *counted) Run(ctx context.Context, call toolset.Call) toolset.Result {
@@ -72,6 +72,27 @@ func (c *counted) Sent(arguments json.RawMessage) []toolset.Message {
 		return s.Sent(arguments)
 	}
 	return nil
+}
+
+// Finished implements [toolset.Finisher], as the tool below does or not.
+func (c *counted) Finished(call toolset.Call) {
+	c.finished.Add(1)
+	if f, ok := c.Tool.(toolset.Finisher); ok {
+		f.Finished(call)
+	}
+}
+
+// Use makes one call and returns its result; begun: it may have been made already.
+func Use(ctx context.Context, calls *toolset.Calls, key string, made model.ToolCall, begun bool) (string, error) {
+	first := ""
+	if begun {
+		first = key
+	}
+	results, err := calls.Use(ctx, func(int) string { return key }, []model.ToolCall{made}, first)
+	if err != nil {
+		return "", err
+	}
+	return results[0], nil
 }
 
 // Calls are those of a turn with these tools, over a new journal.
@@ -131,10 +152,10 @@ func (s *suite) use(ctx context.Context, t *testing.T, tool toolset.Tool, argume
 	t.Helper()
 	const key = "tool:1:1"
 	calls, j := Calls(t, s.Config, tool)
-	if err := j.Write(ctx, nil, calls.Intent(key, s.call(arguments))); err != nil {
+	if err := j.Write(ctx, nil, calls.Intents(func(int) string { return key }, []model.ToolCall{s.call(arguments)})...); err != nil {
 		return nil, j, err
 	}
-	text, err := calls.Use(ctx, key, 1, s.call(arguments), begun)
+	text, err := Use(ctx, calls, key, s.call(arguments), begun)
 	row := j.Tool(key)
 	if err == nil && text != string(row.GetResult()) {
 		t.Errorf("answered %q, journaled %q", text, row.GetResult())
@@ -165,8 +186,11 @@ func (s *suite) good(t *testing.T) {
 		}
 		calls, _ := Calls(t, s.Config, tool)
 		calls.Journal = j
-		if _, err := calls.Use(t.Context(), row.GetKey(), 1, s.call(arguments), true); err != nil || tool.runs.Load() != 1 {
+		if _, err := Use(t.Context(), calls, row.GetKey(), s.call(arguments), true); err != nil || tool.runs.Load() != 1 {
 			t.Errorf("%s: a finished call was made again (%v)", arguments, err)
+		}
+		if n := tool.finished.Load(); n != 2 {
+			t.Errorf("%s: the tool was informed %d times of a result that was journaled and met again", arguments, n)
 		}
 	}
 }
