@@ -26,6 +26,9 @@ const (
 	inDoubt = registrypb.StepState_STEP_STATE_IN_DOUBT
 )
 
+// parallel is how many reads run at once.
+const parallel = 8
+
 // scripted is a tool that does what a function does.
 type scripted struct {
 	name  string
@@ -185,12 +188,12 @@ func meeting(class toolset.Class, size int) (tool scripted, began func() int) {
 	}
 }
 
-// As many reads as may run at once, each of which waits for all others, end in one answer.
+// 8 reads, each of which waits for all others, end in one answer.
 // The control of a class that runs alone does not get past its first call.
 func TestReadsRunTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := answer(slices.Repeat([]string{"meet"}, toolset.Parallel)...)
-		tool, _ := meeting(toolset.Read, toolset.Parallel)
+		made := answer(slices.Repeat([]string{"meet"}, parallel)...)
+		tool, _ := meeting(toolset.Read, parallel)
 		calls, j := planned(t, made, tool)
 		results, err := calls.Use(t.Context(), key, made, "")
 		if err != nil || slices.ContainsFunc(results, func(s string) bool { return s != `{"text":"met"}` }) || j.Writes != 1 {
@@ -198,8 +201,8 @@ func TestReadsRunTogether(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		made := answer(slices.Repeat([]string{"meet"}, toolset.Parallel)...)
-		tool, began := meeting(toolset.Idempotent, toolset.Parallel)
+		made := answer(slices.Repeat([]string{"meet"}, parallel)...)
+		tool, began := meeting(toolset.Idempotent, parallel)
 		calls, j := planned(t, made, tool)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // of the bubble
 		defer cancel()
@@ -209,7 +212,7 @@ func TestReadsRunTogether(t *testing.T) {
 	})
 }
 
-// However many reads an answer has, at most Parallel run at once, and one that ends makes
+// However many reads an answer has, at most 8 run at once, and one that ends makes
 // room for one other.
 func TestParallelIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +237,7 @@ func TestParallelIsBounded(t *testing.T) {
 		for ended := range reads {
 			synctest.Wait()
 			mu.Lock()
-			if want := min(toolset.Parallel+ended, reads); len(began) != want || slices.Max(began) != want {
+			if want := min(parallel+ended, reads); len(began) != want || slices.Max(began) != want {
 				t.Errorf("after %d ends these began: %v", ended, began)
 			}
 			mu.Unlock()
@@ -511,7 +514,7 @@ func TestGroupBreaks(t *testing.T) {
 					returned = true
 				})
 				caller.Wait()
-				if returned || ended != toolset.Parallel-1 || j.Writes != 0 || j.Unwritten != nil || slices.Contains(states(j, made), done) {
+				if returned || ended != parallel-1 || j.Writes != 0 || j.Unwritten != nil || slices.Contains(states(j, made), done) {
 					t.Errorf("returned %v, %d ended, %d writes, %v", returned, ended, j.Writes, states(j, made))
 				}
 				of, ok := p.(toolset.Panic)

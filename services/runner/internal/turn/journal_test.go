@@ -283,6 +283,7 @@ type bench struct {
 	journal *journal
 	llm     *llm
 	models  modelcall.Models // instead of llm
+	tools   []toolset.Tool   // besides those of every agent
 	box     *box
 	place   *place
 	items   []run.Item
@@ -318,7 +319,8 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	if b.models != nil {
 		models = b.models
 	}
-	tools, err := toolset.New(&shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return b.box, nil }}, message.Tool{})
+	all := append([]toolset.Tool{&shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return b.box, nil }}, message.Tool{}}, b.tools...)
+	tools, err := toolset.New(all...)
 	if err != nil {
 		return turn.Result{}, err
 	}

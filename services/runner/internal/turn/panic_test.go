@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // S7: the log has all of it, everybody else only what the runtime itself says.
@@ -38,5 +40,18 @@ func TestReportPanic(t *testing.T) {
 			}()
 			c.breaks()
 		})
+	}
+}
+
+// S7: the log has the stack of the call that panicked next to others, and not that of the
+// turn.
+func TestReportPanicOfGroup(t *testing.T) {
+	var log bytes.Buffer
+	p := toolset.Panic{Value: "hush", Stack: []byte("tool.go:7")}
+	if told := reportPanic(slog.New(slog.NewTextHandler(&log, nil)), p); told != "the runner's log says what" {
+		t.Errorf("told %q", told)
+	}
+	if got := log.String(); !strings.Contains(got, "panic=hush") || !strings.Contains(got, "stack=tool.go:7\n") {
+		t.Errorf("the log has %s", got)
 	}
 }

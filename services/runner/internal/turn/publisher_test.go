@@ -14,6 +14,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/replay"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/toolsettest"
 )
 
 // shown is what a person would see of items: a restart takes back what was said
@@ -167,7 +169,65 @@ func TestUpdatesAreLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	tale := replay.Of([]*pb.Step{step.Model(1, 1, "p", model.Request{}, resp, result), row})
-	updates := 0
+	if updates := continues(t, live, tale); updates != 2 {
+		t.Errorf("%d updates", updates)
+	}
+}
+
+// S1-15, S1-24: what runs together is published as the journal tells it: who stopped reading
+// anywhere gets the rest from there.
+func TestGroupsAreAsJournaled(t *testing.T) {
+	s := (&run.Hub{}).Open("k", 1)
+	v := &publisher{to: s}
+	v.Begin(nil)
+	v.Call()
+	v.Delta(model.Delta{Text: "let me look"})
+	resp := model.Response{Text: "let me look"}
+	for n := range 12 {
+		resp.ToolCalls = append(resp.ToolCalls, model.ToolCall{ID: fmt.Sprint("c", n+1), Name: "look", Arguments: []byte("{}")})
+	}
+	_, result, _ := step.NewAnswer(resp, v.EndAnswer())
+	calls, j := toolsettest.Calls(t, &pb.TurnConfig{}, look{})
+	calls.Watcher, calls.Logf = v, func(string, string, ...any) {}
+	key := func(n int) string { return step.ToolKey(1, n) }
+	rows := []*pb.Step{step.Model(j.NextSeq(), 1, "p", model.Request{}, resp, result)}
+	if err := j.Write(t.Context(), nil, append(rows, calls.Intents(key, resp.ToolCalls)...)...); err != nil {
+		t.Fatal(err)
+	}
+	v.to.Settle()
+	if _, err := calls.Use(t.Context(), key, resp.ToolCalls, ""); err != nil {
+		t.Fatal(err)
+	}
+	for n := range resp.ToolCalls {
+		rows = append(rows, j.Tool(key(n+1)))
+	}
+	live, err := s.Next(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if updates := continues(t, live, replay.Of(rows)); updates == 0 || j.Writes != 2 {
+		t.Errorf("%d updates, %d writes", updates, j.Writes)
+	}
+}
+
+// look is a tool that changes nothing, and prints.
+type look struct{}
+
+func (look) Spec() toolset.Spec {
+	return toolset.Spec{Name: "look", Description: "Looks.", Schema: []byte(`{"type":"object"}`)}
+}
+func (look) Class(toolset.Call) toolset.Class { return toolset.Read }
+func (look) Run(_ context.Context, c toolset.Call) toolset.Result {
+	if c.Progress != nil {
+		c.Progress("printed")
+	}
+	return toolset.Result{Text: "seen"}
+}
+
+// continues checks that a reader who stopped after any of the items gets the others from the
+// journal, under the same numbers. It counts the updates, which the journal does not have.
+func continues(t *testing.T, live []run.Item, tale replay.Sequence) (updates int) {
+	t.Helper()
 	for n, i := range live {
 		if i.Phase == run.Update {
 			updates++
@@ -188,7 +248,5 @@ func TestUpdatesAreLive(t *testing.T) {
 			t.Errorf("after %d (%s): %s", i.Seq, i.Phase, diff)
 		}
 	}
-	if updates != 2 {
-		t.Errorf("%d updates", updates)
-	}
+	return updates
 }
