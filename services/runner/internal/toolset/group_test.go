@@ -195,7 +195,9 @@ func TestReadsRunTogether(t *testing.T) {
 		made := answer(slices.Repeat([]string{"meet"}, parallel)...)
 		tool, _ := meeting(toolset.Read, parallel)
 		calls, j := planned(t, made, tool)
-		results, err := calls.Use(t.Context(), key, made, "")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // of the bubble
+		defer cancel()
+		results, err := calls.Use(ctx, key, made, "")
 		if err != nil || slices.ContainsFunc(results, func(s string) bool { return s != `{"text":"met"}` }) || j.Writes != 1 {
 			t.Errorf("%q, %d writes, %v", results, j.Writes, err)
 		}
@@ -204,7 +206,7 @@ func TestReadsRunTogether(t *testing.T) {
 		made := answer(slices.Repeat([]string{"meet"}, parallel)...)
 		tool, began := meeting(toolset.Idempotent, parallel)
 		calls, j := planned(t, made, tool)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // of the bubble
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := calls.Use(ctx, key, made, ""); !errors.Is(err, context.DeadlineExceeded) || began() != 1 || j.Writes != 0 {
 			t.Errorf("the control: %d calls began, %d writes, %v", began(), j.Writes, err)
