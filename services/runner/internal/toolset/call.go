@@ -123,6 +123,15 @@ type use struct {
 
 func (u *use) reads() bool { return u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_READ }
 
+// size is how much of a message to the journal the result takes, in bytes.
+func (u *use) size() int {
+	n := proto.Size(u.done)
+	for _, said := range u.says {
+		n += proto.Size(said)
+	}
+	return n
+}
+
 // Use returns the results of the calls of an answer, in their order: from the journal, or by
 // making a call (T5) and journaling what came out (T6). Adjacent calls of class read run
 // together; a call of another class begins when the results of all calls before it are
@@ -196,10 +205,11 @@ func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		// The calls were ended in the middle. What is known of them goes with the fate;
-		// what they would have said does not.
+		// The calls were ended in the middle. What is known of them goes with the fate, as
+		// far as one message takes it; what they would have said does not.
+		size := 0
 		for _, u := range open {
-			if u.done != nil && u.says == nil {
+			if size += u.size(); u.done != nil && u.says == nil && size <= maxWrite {
 				c.Journal.WriteLater(u.done)
 			}
 		}
@@ -310,11 +320,7 @@ func (c *Calls) commit(ctx context.Context, made []*use) error {
 		var rows []*registrypb.Step
 		size := 0
 		for _, u := range made {
-			size += proto.Size(u.done)
-			for _, said := range u.says {
-				size += proto.Size(said)
-			}
-			if size > maxWrite && len(rows) > 0 {
+			if size += u.size(); size > maxWrite && len(rows) > 0 {
 				break
 			}
 			says, rows = append(says, u.says...), append(rows, u.done)

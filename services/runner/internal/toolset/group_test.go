@@ -455,6 +455,25 @@ func TestGroupIsEnded(t *testing.T) {
 	})
 }
 
+// What goes with the fate is no larger than a message to the journal.
+func TestGroupIsEndedWithLargeResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := answer(slices.Repeat([]string{"read"}, parallel)...)
+		ctx, cancel := context.WithCancel(t.Context())
+		calls, j := planned(t, made, scripted{name: "read", class: toolset.Read, run: func(ctx context.Context, n int, _ toolset.Call) toolset.Result {
+			if n == parallel {
+				synctest.Wait()
+				cancel()
+			}
+			<-ctx.Done()
+			return toolset.Result{JSON: json.RawMessage(`{"x":"` + strings.Repeat("x", 600<<10) + `"}`)}
+		}})
+		if _, err := calls.Use(ctx, key, made, ""); !errors.Is(err, context.Canceled) || len(j.Unwritten) != 5 || j.Unwritten[4].GetKey() != key(5) {
+			t.Errorf("%v, kept %d results", err, len(j.Unwritten))
+		}
+	})
+}
+
 // S0-84: the lease is asked for before each call of a group. When it is not trusted any more,
 // the calls that run are ended, no other begins and nothing is written.
 func TestGroupWithoutTrust(t *testing.T) {

@@ -283,7 +283,7 @@ type bench struct {
 	journal *journal
 	llm     *llm
 	models  modelcall.Models // instead of llm
-	tools   []toolset.Tool   // besides those of every agent
+	tools   []toolset.Tool   // in addition to those of every agent
 	box     *box
 	place   *place
 	items   []run.Item
