@@ -3,6 +3,7 @@ package runner
 import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/file"
 	"github.com/theclaw/agents/services/runner/internal/toolset/message"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 )
@@ -11,8 +12,9 @@ import (
 // in the sandbox see it.
 func newTools(d Deps, b *sandboxes, agent string) (*toolset.Tools, error) {
 	workdirs := shell.NewWorkdirSync(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
-	return toolset.New(
+	tools := []toolset.Tool{
 		&shell.Tool{Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs},
 		message.Tool{},
-	)
+	}
+	return toolset.New(append(tools, file.New(workdirs)...)...)
 }
