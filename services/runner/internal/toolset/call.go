@@ -47,7 +47,7 @@ type Journal interface {
 
 // Watcher is notified of calls; n is the place of a call in its answer, from 1. It sees them
 // as the journal holds them: each ends before the next one starts. Calls that run together
-// are no exception, so that whoever reads on in the journal has missed nothing: the first
+// are no exception, so that a reader who goes on in the journal has missed nothing: the first
 // one starts when they do, and the others when the results of all are journaled.
 type Watcher interface {
 	ToolStart(n int, c model.ToolCall)
@@ -287,7 +287,7 @@ func (c *Calls) together(ctx context.Context, open []*use) (err error) {
 type Panic struct {
 	// Value is what the call panicked with.
 	Value any
-	// Stack is that of the call.
+	// Stack is the stack of the call.
 	Stack []byte
 }
 
