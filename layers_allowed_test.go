@@ -27,6 +27,7 @@ var (
 		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
 		{"internal/agentdir", "internal/channel/catalog", "the types of channels check the entries of config.yaml"},
 		{"internal/channel", "internal/source", "a reply_context names a source address"},
+		{"internal/channel", "internal/netguard", "which addresses a webhook may reach is decided as for every request"},
 		{"internal/workdir", "internal/boundary", "names of files that programs made are written into messages"},
 		{"internal/workdir", "internal/filetree", "a working directory is read as every tree that other programs change"},
 		{"internal/route", "internal/source", "a route is made of a source address"},

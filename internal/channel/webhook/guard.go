@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/netguard"
 )
 
 // guard is the rule for one webhook's addresses.
@@ -45,72 +46,15 @@ func refuse(address string, cause error) *channel.Error {
 }
 
 func (g guard) check(a netip.Addr) error {
+	var rule netguard.Guard
+	if g.allowPrivate {
+		rule.Allow = netguard.Everywhere
+	}
 	switch {
-	case never(a):
+	case rule.Check(a) != nil:
 		return errNotPublic
-	case public(a):
-		if g.plain {
-			return errPlain
-		}
-	case !g.allowPrivate:
-		return errNotPublic
+	case g.plain && netguard.Public(a):
+		return errPlain
 	}
 	return nil
-}
-
-// never reports addresses at which no receiver can be, whatever the
-// configuration says.
-func never(a netip.Addr) bool {
-	a = a.WithZone("").Unmap()
-	return !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a == broadcast
-}
-
-var (
-	broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	nat64     = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: the last four bytes are an IPv4 address
-	sixToFour = netip.MustParsePrefix("2002::/16")    // RFC 3056: bytes 2 to 5 are
-	global6   = netip.MustParsePrefix("2000::/3")     // all IPv6 unicast that IANA has given out
-
-	// special holds what the IANA special-purpose registries take out of the
-	// public space (RFC 6890 and its updates).
-	special = prefixes(
-		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-		"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
-		"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
-		"2001::/23", "2001:db8::/32", "3fff::/20",
-	)
-)
-
-func prefixes(list ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, s := range list {
-		out[i] = netip.MustParsePrefix(s)
-	}
-	return out
-}
-
-// public reports whether a is an address of the open internet. IPv6 forms that
-// carry an IPv4 address are as public as that one; a mapped address never
-// comes from a resolver (Go unmaps it) and is refused as such.
-func public(a netip.Addr) bool {
-	if a.Is4In6() || a.Zone() != "" {
-		return false
-	}
-	if a.Is6() {
-		b := a.As16()
-		switch {
-		case nat64.Contains(a):
-			return public(netip.AddrFrom4([4]byte(b[12:16])))
-		case sixToFour.Contains(a):
-			return public(netip.AddrFrom4([4]byte(b[2:6])))
-		case !global6.Contains(a):
-			return false
-		}
-	}
-	for _, p := range special {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return a.IsValid()
 }
