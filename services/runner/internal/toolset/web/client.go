@@ -1,0 +1,231 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/netguard"
+	"github.com/theclaw/agents/internal/pause"
+)
+
+const (
+	// MaxBody bounds what is read of a body, in bytes after it is decompressed.
+	MaxBody      = 2 << 20
+	maxRedirects = 5
+	maxHeader    = 64 << 10
+	userAgent    = "Mozilla/5.0 (compatible; TheClaw)"
+)
+
+// waits are the times between the attempts of one call.
+var waits = []time.Duration{2 * time.Second, 4 * time.Second}
+
+// client makes the requests of one tool.
+type client struct {
+	http    *http.Client
+	timeout time.Duration // of one attempt
+	setting string        // permits further addresses; empty: there is none
+	wait    func(context.Context, time.Duration) error
+}
+
+// newClient returns a client that dials for each request, so that the address is checked
+// each time, and net/http has no reason to repeat a request.
+func newClient(allow []netip.Prefix, timeout time.Duration, setting string, wait func(context.Context, time.Duration) error) *client {
+	if wait == nil {
+		wait = pause.For
+	}
+	dialer := &net.Dialer{Control: netguard.Guard{Allow: allow}.Control}
+	return &client{
+		http: &http.Client{
+			Transport: &http.Transport{
+				DialContext:            dialer.DialContext,
+				DisableKeepAlives:      true,
+				MaxResponseHeaderBytes: maxHeader,
+			},
+			CheckRedirect: redirect,
+		},
+		timeout: timeout, setting: setting, wait: wait,
+	}
+}
+
+// carried are the headers that a redirect to another server does not lose.
+var carried = []string{"Accept", "Content-Type", "Idempotency-Key", "User-Agent"}
+
+// redirect decides whether a redirect is followed; its address is checked when it is
+// dialled. [http.ErrUseLastResponse] makes the redirect the response.
+func redirect(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	if next.Method != first.Method {
+		return http.ErrUseLastResponse // the server would get a GET without the body
+	}
+	if err := supported(next.URL); err != nil {
+		return fmt.Errorf("the server redirects to %s: %w", boundary.Name(next.URL.Redacted()), err)
+	}
+	if len(via) > maxRedirects {
+		return fmt.Errorf("the server redirects more than %d times; request the address at which the redirects end", maxRedirects)
+	}
+	next.Header.Del("Referer") // the address may hold a token
+	if next.URL.Scheme != first.URL.Scheme || !strings.EqualFold(next.URL.Host, first.URL.Host) {
+		rest := http.Header{}
+		for _, name := range carried {
+			if values := next.Header.Values(name); len(values) > 0 {
+				rest[name] = values
+			}
+		}
+		next.Header = rest
+	}
+	return nil
+}
+
+// supported returns why an address cannot be requested.
+func supported(u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("only http:// and https:// addresses can be requested")
+	case u.Hostname() == "":
+		return errors.New("the address names no host; write it as in https://example.org/page")
+	}
+	return nil
+}
+
+// parse reads an address that a model wrote.
+func parse(raw string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return nil, errors.New("the address cannot be read; write it as in https://example.org/page")
+	}
+	return u, supported(u)
+}
+
+// request is what is sent in each attempt.
+type request struct {
+	method string
+	url    *url.URL
+	header http.Header
+	body   string
+}
+
+// once reports whether the request must not be repeated after it was sent.
+func (r request) once() bool { return r.method == http.MethodPost || r.method == http.MethodPatch }
+
+// response is the last response of a call.
+type response struct {
+	url    *url.URL // at which the redirects ended
+	status int
+	header http.Header
+	body   []byte
+	more   bool // the body is longer than MaxBody
+}
+
+// failure is why there is no response; its text is for the model.
+type failure struct {
+	text string
+	// wait: the same request may succeed a little later.
+	wait bool
+}
+
+// do makes a request, and makes it again where that may help.
+func (c *client) do(ctx context.Context, r request) (response, error) {
+	for n := 0; ; n++ {
+		res, sent, failed := c.attempt(ctx, r)
+		again := failed == nil && (res.status == http.StatusTooManyRequests || res.status >= 500) || failed != nil && failed.wait
+		if !again || sent && r.once() || n == len(waits) || c.wait(ctx, waits[n]) != nil {
+			return res, c.explain(failed, n+1, sent && r.once())
+		}
+	}
+}
+
+// explain is the error for a model; nil when there is a response.
+func (c *client) explain(f *failure, attempts int, sent bool) error {
+	if f == nil {
+		return nil
+	}
+	text := f.text
+	if attempts > 1 {
+		text += fmt.Sprintf(" It was tried %d times.", attempts)
+	}
+	if sent {
+		text += " The request was sent, so it may have had its effect: find that out before you repeat it."
+	}
+	return errors.New(text)
+}
+
+// attempt makes a request once. sent: a connection was there to send it on.
+func (c *client) attempt(ctx context.Context, r request) (response, bool, *failure) {
+	var sent atomic.Bool
+	within, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	within = httptrace.WithClientTrace(within, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
+	req, err := http.NewRequestWithContext(within, r.method, r.url.String(), strings.NewReader(r.body))
+	if err != nil {
+		return response{}, false, &failure{text: "The request cannot be made: " + bounded(err) + "."}
+	}
+	req.Header = r.header.Clone()
+	res, err := c.http.Do(req)
+	if err != nil {
+		return response{}, sent.Load(), c.failure(ctx, r, err)
+	}
+	defer res.Body.Close()
+	body, err := boundary.Body(res.Body, MaxBody)
+	more := errors.Is(err, boundary.ErrTooLarge)
+	if err != nil && !more {
+		return response{}, true, c.failure(ctx, r, fmt.Errorf("the response breaks off: %w", err))
+	}
+	return response{res.Request.URL, res.StatusCode, res.Header, body, more}, true, nil
+}
+
+// failure describes an error of the transport.
+func (c *client) failure(ctx context.Context, r request, err error) *failure {
+	host := r.url.Host
+	if u, ok := errors.AsType[*url.Error](err); ok { // it names the request that failed, maybe after redirects
+		if failed, parseErr := url.Parse(u.URL); parseErr == nil && failed.Host != "" {
+			host = failed.Host
+		}
+		err = u.Err
+	}
+	host = boundary.Name(host)
+	refused, isRefused := errors.AsType[*netguard.Refused](err)
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	var late interface{ Timeout() bool }
+	switch {
+	case ctx.Err() != nil:
+		return &failure{text: "The turn was ended before there was a response."}
+	case isRefused:
+		text := fmt.Sprintf("The host %s was not contacted: its address %s is not public. Use a public address", host, boundary.Name(refused.Address))
+		if c.setting != "" {
+			text += "; the owner can permit others in " + c.setting
+		}
+		return &failure{text: text + "."}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &failure{text: fmt.Sprintf("The host %s refuses connections. Check host and port, or try again later.", host), wait: true}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
+		return &failure{text: fmt.Sprintf("The host %s did not respond within %s. Try again later, or use another source.", host, c.timeout), wait: true}
+	case isDNS && dns.IsNotFound:
+		return &failure{text: fmt.Sprintf("There is no host %s. Check its name.", host)}
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return &failure{text: fmt.Sprintf("The host %s closed the connection before its response was complete. Try again later.", host)}
+	}
+	return &failure{text: fmt.Sprintf("The request to %s failed: %s. Check the address.", host, bounded(err))}
+}
+
+// bounded is an error in one line.
+func bounded(err error) string { return strings.TrimRight(oneLine(err.Error()), ".") }
+
+// truncated says that a body was not read completely; empty: it was.
+func (r response) truncated() string {
+	if !r.more {
+		return ""
+	}
+	return fmt.Sprintf("the body is longer than %d bytes, and the rest of it was not read", MaxBody)
+}

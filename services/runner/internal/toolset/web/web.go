@@ -1,0 +1,143 @@
+// Package web implements the tools that use the network: web_fetch reads a page,
+// http_request calls an HTTP API, web_search asks a search provider.
+//
+// It promises: a request of web_fetch and http_request reaches public addresses and those
+// that the owner permits, and each redirect is checked again (package netguard); a proxy of
+// the environment is not used, and no cookie is stored; what is read of a body, after it is
+// decompressed, is at most [MaxBody] bytes, and what a model gets of it is cut to the limit
+// in characters; a page that cannot be converted in bounded time is returned as plain text.
+//
+// A request is made again after 2 s and 4 s when the connection is refused, when there is
+// no response in time, and for status 429 and 5xx; POST and PATCH only when nothing was
+// sent (S3-12).
+//
+// Everything that others wrote stands, in the result, between the members external and
+// external_end. Both hold a random mark that the others cannot know.
+//
+// It runs no scripts of pages, and knows no secrets.
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// Options are what the settings give.
+type Options struct {
+	Fetch, HTTP Limits
+	Search      Search
+	// Wait waits before a repeated request; nil: [pause.For].
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Limits bound the requests of one tool.
+type Limits struct {
+	// MaxChars is how many characters of a text a model gets; 0: 10,000 for web_fetch,
+	// 50,000 for http_request.
+	MaxChars int
+	// Timeout of one attempt, redirects and body included; 0: 10 s for web_fetch, 30 s for
+	// http_request.
+	Timeout time.Duration
+	// Allow lists addresses that may be reached although they are not public.
+	Allow []netip.Prefix
+}
+
+func (l Limits) withDefaults(chars int, timeout time.Duration) Limits {
+	if l.MaxChars == 0 {
+		l.MaxChars = chars
+	}
+	if l.Timeout == 0 {
+		l.Timeout = timeout
+	}
+	return l
+}
+
+// New returns the tools. The error is a search provider that cannot be used as it is set.
+func New(o Options) ([]toolset.Tool, error) {
+	o.Fetch = o.Fetch.withDefaults(10_000, 10*time.Second)
+	o.HTTP = o.HTTP.withDefaults(50_000, 30*time.Second)
+	tools := []toolset.Tool{newFetch(o), newRequester(o)}
+	if o.Search.Provider == "off" {
+		return tools, nil
+	}
+	s, err := newSearch(o)
+	if err != nil {
+		return nil, err
+	}
+	return append(tools, s), nil
+}
+
+// mark begins and ends what others wrote.
+func mark(source string) (begin, end string) {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	random := hex.EncodeToString(b[:])
+	return fmt.Sprintf("[external content from %s %s]", boundary.Name(source), random), fmt.Sprintf("[end of external content %s]", random)
+}
+
+// encode is a result without the escapes for HTML, which would make a page hard to read.
+func encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil { // our structs of strings always encode
+		return toolset.Problem("the result cannot be encoded")
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// fit encodes a result whose text is at most chars characters, and fewer where the result
+// would be larger than [toolset.MaxResult]. note stands behind a text that was cut.
+func fit(text, note string, chars int, result func(text string) any) json.RawMessage {
+	for {
+		head, left := cut(text, chars)
+		if left > 0 {
+			head += fmt.Sprintf("\n[… %d characters left out%s]", left, note)
+		}
+		b := encode(result(head))
+		if len(b) <= toolset.MaxResult || chars == 0 {
+			return b
+		}
+		chars /= 2
+	}
+}
+
+// cut returns the first characters of a text, and how many are behind them.
+func cut(text string, chars int) (head string, left int) {
+	n := 0
+	for at := range text {
+		if n == chars {
+			return text[:at], len([]rune(text[at:]))
+		}
+		n++
+	}
+	return text, 0
+}
+
+// clean is valid UTF-8 without control characters, except for those that divide text.
+func clean(s string) string {
+	s, _ = boundary.Text(s, 0)
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, strings.ReplaceAll(s, "\r\n", "\n"))
+}
+
+// oneLine is a short text, such as a title: spaces are one, at most 300 characters.
+func oneLine(s string) string {
+	head, _ := cut(strings.Join(strings.Fields(clean(s)), " "), 300)
+	return head
+}
