@@ -22,6 +22,9 @@ const (
 	// elements could become 600 million cells.
 	maxElements = 20_000
 	maxCells    = 20_000
+	// maxIndent is how deep quotes and lists are nested in pages that are converted: each
+	// level reads and copies all lines that are in it.
+	maxIndent = 16
 )
 
 // markdown converts pages. Characters that Markdown knows are not escaped: a model reads
@@ -50,6 +53,9 @@ func convert(page string, at *url.URL) (title, text string, err error) {
 			err = fmt.Errorf("convert page: %v", p)
 		}
 	}()
+	if strings.Count(page, "<") > 4*maxElements {
+		return "", "", errTooLarge
+	}
 	doc, err := html.Parse(strings.NewReader(page)) // refuses more than 512 levels
 	if err != nil {
 		return "", "", err
@@ -77,6 +83,7 @@ var errTooLarge = errors.New("the page has too many elements")
 // the page, and refuses a page of too many elements.
 func prepare(doc *html.Node) (body *html.Node, title string, err error) {
 	elements := 0
+	indents := map[*html.Node]int{} // of quotes and lists
 	for n := range doc.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
@@ -91,6 +98,16 @@ func prepare(doc *html.Node) (body *html.Node, title string, err error) {
 		case atom.Title:
 			if title == "" && n.FirstChild != nil {
 				title = n.FirstChild.Data
+			}
+		case atom.Blockquote, atom.Ul, atom.Ol:
+			for up := range n.Ancestors() {
+				if indents[up] > 0 {
+					indents[n] = indents[up]
+					break
+				}
+			}
+			if indents[n]++; indents[n] > maxIndent {
+				err = errTooLarge
 			}
 		case atom.Table:
 			if cells(n) > maxCells {

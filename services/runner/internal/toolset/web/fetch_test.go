@@ -178,9 +178,8 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// TestHostilePages: pages that are made to cost much become text; no step over them
-// allocates more than a bounded multiple of what was read. Nested 50,000 tags become plain
-// text (TOOLS 5.9).
+// TestHostilePages: pages that are made to cost much become text, and what is allocated for
+// them is bounded. Nested 50,000 tags become plain text.
 func TestHostilePages(t *testing.T) {
 	word := "needle in the page"
 	nested := func(open, end string, n int) string {
@@ -205,6 +204,21 @@ func TestHostilePages(t *testing.T) {
 		"a long attribute":           "<body><p title=" + strings.Repeat("y", 1<<20) + ">" + word,
 		"a million of special signs": "<body><p>" + word + strings.Repeat("*_`[", 1<<18) + "</p>",
 		"a million of entities":      "<body><p>" + word + strings.Repeat("&amp;", 1<<18) + "</p>",
+		"a long text in quotes":      nested("<blockquote>", "<br>line", 1) + strings.Repeat("<blockquote>", 240) + strings.Repeat("<br>line", 18_000),
+		"a long text in 16 quotes":   "<body>" + word + strings.Repeat("<blockquote>", 16) + strings.Repeat("<br>line", 18_000),
+		"a long text in lists":       nested("<p>", "</p>", 1) + strings.Repeat("<ul><li>", 120) + strings.Repeat("<br>line", 18_000),
+		"a list of 19,000":           "<body>" + word + "<ol>" + strings.Repeat("<li>x", 19_000),
+		"19,000 codes":               "<body>" + word + strings.Repeat("<code>```</code>", 19_000),
+		"a code of ticks":            "<body>" + word + "<pre>" + strings.Repeat("`\n", 1<<19) + "</pre>",
+		"code of ticks in a line":    "<body>" + word + "<code>" + strings.Repeat("` ", 1<<19) + "</code>",
+		"spaces":                     "<body>" + word + "<p>" + strings.Repeat(" ", 1<<20) + "<p>" + strings.Repeat("\n", 1<<20),
+		"no-break spaces":            "<body>" + word + "<p>" + strings.Repeat("\u00a0", 1<<19),
+		"bold words":                 "<body>" + word + "<p>" + strings.Repeat("<b> a </b>", 19_000),
+		"commas":                     "<body>" + word + "<p>" + strings.Repeat(", ", 1<<19),
+		"JSON-LD":                    `<body>` + word + `<script type="application/ld+json">` + strings.Repeat("[", 1<<20) + "</script>",
+		"many metas":                 `<head>` + strings.Repeat(`<meta property="og:title dc:title" content="a">`, 19_000) + "</head><body>" + word,
+		"a long title":               `<title>` + strings.Repeat(`a - b | c : `, 1<<16) + "</title><body>" + word,
+		"a long class":               "<body>" + word + strings.Repeat("<div class='"+strings.Repeat("comment-", 10)+"'>text, text</div>", 15_000),
 		"a script without an end":    "<body><p>" + word + "</p><script>" + strings.Repeat("x", 1<<20),
 	} {
 		url := serve(t, respond("text/html; charset=utf-8", body))
@@ -218,6 +232,9 @@ func TestHostilePages(t *testing.T) {
 			t.Errorf("%s: %.200q", name, got.Text)
 		}
 		allocated := after.TotalAlloc - before.TotalAlloc
+		if allocated > 160<<20 {
+			t.Errorf("%s: %d MiB allocated", name, allocated>>20)
+		}
 		t.Logf("%-28s %4d MiB allocated, %v", name, allocated>>20, time.Since(start))
 	}
 }
