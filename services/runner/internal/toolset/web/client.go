@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -77,13 +79,7 @@ func redirect(next *http.Request, via []*http.Request) error {
 	}
 	next.Header.Del("Referer") // the address may hold a token
 	if next.URL.Scheme != first.URL.Scheme || !strings.EqualFold(next.URL.Host, first.URL.Host) {
-		rest := http.Header{}
-		for _, name := range carried {
-			if values := next.Header.Values(name); len(values) > 0 {
-				rest[name] = values
-			}
-		}
-		next.Header = rest
+		maps.DeleteFunc(next.Header, func(name string, _ []string) bool { return !slices.Contains(carried, name) })
 	}
 	return nil
 }
