@@ -27,6 +27,7 @@ const (
 	MaxBody      = 2 << 20
 	maxRedirects = 5
 	maxHeader    = 64 << 10
+	maxAddress   = 8 << 10 // bytes of an address, which the result repeats
 	userAgent    = "Mozilla/5.0 (compatible; TheClaw)"
 )
 
@@ -97,6 +98,9 @@ func supported(u *url.URL) error {
 
 // parse reads an address that a model wrote.
 func parse(raw string) (*url.URL, error) {
+	if len(raw) > maxAddress {
+		return nil, fmt.Errorf("the address has %d bytes, and at most %d can be requested", len(raw), maxAddress)
+	}
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
 		return nil, errors.New("the address cannot be read; write it as in https://example.org/page")

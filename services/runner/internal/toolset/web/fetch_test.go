@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -20,7 +22,7 @@ const newsPage = `<!doctype html><html><head><meta charset="utf-8"><title>River 
 <img alt="pixel" src="data:image/png;base64,%s"></article>
 <footer>Imprint</footer></body></html>`
 
-func article1() string {
+func newsArticle() string {
 	return fmt.Sprintf(newsPage, strings.Repeat("<p>The new bridge over the river was opened today, after nine years of work, and many people came to see it, walk over it, and talk.</p>", 8),
 		strings.Repeat("QUJD", 50_000))
 }
@@ -34,7 +36,7 @@ func TestFetch(t *testing.T) {
 		want, not  []string
 	}{
 		"article": {
-			"text/html; charset=utf-8", article1(), "River & Bridge",
+			"text/html; charset=utf-8", newsArticle(), "River & Bridge",
 			[]string{"after nine years", "[the plans](http://", "/plans?a=1)", "`make bridge`", "| Year", "2025"},
 			[]string{"SCRIPT", "color:red", "Shop", "QUJD", "<p>"},
 		},
@@ -144,8 +146,8 @@ func TestBodyLimit(t *testing.T) {
 		"one byte more":  {func(w http.ResponseWriter) { w.Write(bytes.Repeat([]byte("a"), MaxBody+1)) }, true},
 		"split at the ü": {func(w http.ResponseWriter) { io.WriteString(w, "a"+strings.Repeat("ü", MaxBody/2)) }, true},
 		"endless": {func(w http.ResponseWriter) {
-			for {
-				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+			for piece := make([]byte, 1<<16); ; {
+				if _, err := w.Write(piece); err != nil {
 					return
 				}
 			}
@@ -237,4 +239,26 @@ func TestHostilePages(t *testing.T) {
 		}
 		t.Logf("%-28s %4d MiB allocated, %v", name, allocated>>20, time.Since(start))
 	}
+}
+
+// FuzzRead: whatever a server sends becomes valid text without control characters.
+func FuzzRead(f *testing.F) {
+	f.Add("text/html", []byte(newsArticle()))
+	f.Add("text/html; charset=utf-16", []byte("<\x00p\x00>\x00"))
+	f.Add("text/html", []byte("<table><tr><td colspan=9>a<tr><td rowspan=9><table><tr><th>"))
+	f.Add("text/html", []byte("<ol start=-9><li><pre><code>```<a href=x><img src=data:,a><h1><br></a>"))
+	f.Add("application/json", []byte(`{"a":"\u0000"}`))
+	f.Add("", []byte("\xff\xfe\x00\xd8"))
+	at := &url.URL{Scheme: "https", Host: "example.org"}
+	f.Fuzz(func(t *testing.T, kind string, body []byte) {
+		title, text := read(response{url: at, header: http.Header{"Content-Type": {kind}}, body: body})
+		for _, s := range []string{title, text} {
+			if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+				t.Errorf("%q of type %q became %q", body, kind, s)
+			}
+		}
+		if strings.ContainsAny(title, "\n\t") {
+			t.Errorf("the title %q has several lines", title)
+		}
+	})
 }

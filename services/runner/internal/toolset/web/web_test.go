@@ -119,7 +119,7 @@ func TestTools(t *testing.T) {
 			Good: []string{`{"url":"` + url + `"}`, `{"url":"` + url + `","max_length":4}`},
 			Bad: []string{
 				`{}`, `{"url":7}`, `{"url":""}`, `{"url":"ftp://example.org/"}`, `{"url":"file:///etc/passwd"}`, `{"url":"example.org"}`, `{"url":"http://"}`,
-				`{"url":"http://%zz/"}`, `{"url":"` + url + `","max_length":0}`, `{"url":"` + url + `","max_length":200001}`, `{"url":"` + url + `","max_length":1.5}`,
+				`{"url":"http://%zz/"}`, `{"url":"` + url + "/" + strings.Repeat("x", maxAddress) + `"}`, `{"url":"` + url + `","max_length":0}`, `{"url":"` + url + `","max_length":200001}`, `{"url":"` + url + `","max_length":1.5}`,
 			},
 		})
 	})
