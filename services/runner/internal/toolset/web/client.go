@@ -128,9 +128,9 @@ type response struct {
 	more   bool // the body is longer than MaxBody
 }
 
-// failure is why there is no response; its text is for the model.
+// failure is why there is no response.
 type failure struct {
-	text string
+	text string // sentences for the model
 	// wait: the same request may succeed a little later.
 	wait bool
 }
@@ -141,13 +141,14 @@ func (c *client) do(ctx context.Context, r request) (response, error) {
 		res, sent, failed := c.attempt(ctx, r)
 		again := failed == nil && (res.status == http.StatusTooManyRequests || res.status >= 500) || failed != nil && failed.wait
 		if !again || sent && r.once() || n == len(waits) || c.wait(ctx, waits[n]) != nil {
-			return res, c.explain(failed, n+1, sent && r.once())
+			return res, explain(failed, n+1, sent && r.once())
 		}
 	}
 }
 
-// explain is the error for a model; nil when there is a response.
-func (c *client) explain(f *failure, attempts int, sent bool) error {
+// explain is the error for a model; nil when there is a response. sent: the request must not
+// be repeated, and the server may have it.
+func explain(f *failure, attempts int, sent bool) error {
 	if f == nil {
 		return nil
 	}
