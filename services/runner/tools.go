@@ -6,6 +6,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset/file"
 	"github.com/theclaw/agents/services/runner/internal/toolset/message"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
+	"github.com/theclaw/agents/services/runner/internal/toolset/web"
 )
 
 // newTools lists the tools of a runner, one a line. agent is the program `agent` as programs
@@ -16,5 +17,10 @@ func newTools(d Deps, b *sandboxes, agent string) (*toolset.Tools, error) {
 		&shell.Tool{Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs},
 		message.Tool{},
 	}
-	return toolset.New(append(tools, file.New(workdirs)...)...)
+	tools = append(tools, file.New(workdirs)...)
+	internet, err := web.New(web.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return toolset.New(append(tools, internet...)...)
 }

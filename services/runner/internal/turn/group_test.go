@@ -53,6 +53,9 @@ func (r *reader) Finished(c toolset.Call) {
 	r.finished[c.Key]++
 }
 
+// everyTool lets a turn have all tools of its runner.
+var everyTool = []*pb.ToolLayer{{Name: "agent"}}
+
 // lookAndRun answers with three reads and a command, then with text.
 func lookAndRun(_ context.Context, round, _ int, _ model.Request, _ func(model.Delta)) (model.Response, modelcall.Try) {
 	if round > 1 {
@@ -90,6 +93,7 @@ func TestGroupKilledAtEveryInstant(t *testing.T) {
 	for _, at := range instants {
 		t.Run(fmt.Sprintf("%s %d %v", at.name, at.n, at.after), func(t *testing.T) {
 			b, look := newBench(t, "look"), &reader{}
+			b.journal.config.ToolLayers = everyTool
 			b.llm.reply, b.tools = lookAndRun, []toolset.Tool{look}
 			var mu sync.Mutex
 			hit, passed := false, 0
@@ -164,6 +168,7 @@ func TestGroupKilledAtEveryInstant(t *testing.T) {
 func TestTimeoutInGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "look")
+		b.journal.config.ToolLayers = everyTool
 		b.llm.reply = lookAndRun
 		b.tools = []toolset.Tool{&reader{do: func(ctx context.Context, key string) {
 			if key == "k:tool:1:2" {
@@ -188,6 +193,7 @@ func TestTimeoutInGroup(t *testing.T) {
 func TestPanicInGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "look")
+		b.journal.config.ToolLayers = everyTool
 		b.llm.reply = lookAndRun
 		b.tools = []toolset.Tool{&reader{do: func(_ context.Context, key string) {
 			if key == "k:tool:1:2" {

@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ToolService tells which tools agents have.
+// ToolService reports which tools agents have.
 type ToolServiceClient interface {
 	// ListTools answers all tools of this runner, by name, and which of them the
 	// settings of an agent offer to its model; there are never many.
@@ -56,7 +56,7 @@ func (c *toolServiceClient) ListTools(ctx context.Context, in *ListToolsRequest,
 // All implementations must embed UnimplementedToolServiceServer
 // for forward compatibility.
 //
-// ToolService tells which tools agents have.
+// ToolService reports which tools agents have.
 type ToolServiceServer interface {
 	// ListTools answers all tools of this runner, by name, and which of them the
 	// settings of an agent offer to its model; there are never many.

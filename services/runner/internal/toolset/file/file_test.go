@@ -46,7 +46,7 @@ type agent struct {
 func newAgent(t testing.TB, w file.Workdirs) *agent {
 	t.Helper()
 	a := &agent{TB: t, dir: filepath.Join(t.TempDir(), "made", "workdir"), turn: "threads/main:m1", all: file.New(w)}
-	a.config = &registrypb.TurnConfig{Workdir: a.dir}
+	a.config = &registrypb.TurnConfig{Workdir: a.dir, ToolLayers: []*registrypb.ToolLayer{{Name: "agent"}}}
 	tools, err := toolset.New(a.all...)
 	ok(t, err)
 	a.set = tools.Set(a.config)

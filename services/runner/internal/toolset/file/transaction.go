@@ -120,8 +120,8 @@ func resume(d *dir, c toolset.Call) (*transaction, error) {
 
 // stage writes the new and the previous contents, durably. After an error nothing is left
 // of it but the directories.
-func stage(d *dir, c toolset.Call, changes []change, text string) (tx *transaction, err error) {
-	tx = &transaction{dir: d, name: stagedDir(c), before: beforeDir(c), Call: callDigest(c), Text: text}
+func stage(d *dir, c toolset.Call, changes []change, text string) (_ *transaction, err error) {
+	tx := &transaction{dir: d, name: stagedDir(c), before: beforeDir(c), Call: callDigest(c), Text: text}
 	defer func() {
 		if err != nil {
 			tx.remove()

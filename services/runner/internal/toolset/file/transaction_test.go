@@ -235,6 +235,20 @@ func TestFinished(t *testing.T) {
 	w.Finished(callOf("", "k", namePatch, nil)) // without a directory there is nothing to do
 }
 
+// Where nothing can be staged, no file is changed and the model reads why.
+func TestNothingCanBeStaged(t *testing.T) {
+	c, _ := three(t)
+	at := c.Place.Config.GetWorkdir()
+	ok(t, os.WriteFile(filepath.Join(at, outputDir), []byte("in the way"), 0o600))
+	r := writerOf(t, namePatch).Run(t.Context(), c)
+	if !r.IsError || !strings.Contains(r.Text, "no file was changed") {
+		t.Errorf("%+v", r)
+	}
+	if got := content(t, c, "one"); got != "1\n" {
+		t.Errorf("one is %q", got)
+	}
+}
+
 // What a program writes in the place of a transaction leads nowhere outside, and the call
 // starts again.
 func TestForgedTransaction(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,8 +52,9 @@ func Run(t *testing.T, tool toolset.Tool, c Cases) {
 
 type suite struct {
 	Cases
-	tool toolset.Tool
-	name string
+	tool  toolset.Tool
+	name  string
+	turns atomic.Int32
 }
 
 // counted counts the calls that reach a tool, and those that it was informed of afterwards.
@@ -152,6 +154,7 @@ func (s *suite) use(ctx context.Context, t *testing.T, tool toolset.Tool, argume
 	t.Helper()
 	const key = "tool:1:1"
 	calls, j := Calls(t, s.Config, tool)
+	calls.Key = fmt.Sprintf("turn %d", s.turns.Add(1))
 	if err := j.Write(ctx, nil, calls.Intents(func(int) string { return key }, []model.ToolCall{s.call(arguments)})...); err != nil {
 		return nil, j, err
 	}

@@ -38,13 +38,12 @@ var waits = []time.Duration{2 * time.Second, 4 * time.Second}
 type client struct {
 	http    *http.Client
 	timeout time.Duration // of one attempt
-	setting string        // permits further addresses; empty: there is none
 	wait    func(context.Context, time.Duration) error
 }
 
 // newClient returns a client that dials for each request, so that the address is checked
 // each time, and net/http has no reason to repeat a request.
-func newClient(allow []netip.Prefix, timeout time.Duration, setting string, wait func(context.Context, time.Duration) error) *client {
+func newClient(allow []netip.Prefix, timeout time.Duration, wait func(context.Context, time.Duration) error) *client {
 	if wait == nil {
 		wait = pause.For
 	}
@@ -58,7 +57,7 @@ func newClient(allow []netip.Prefix, timeout time.Duration, setting string, wait
 			},
 			CheckRedirect: redirect,
 		},
-		timeout: timeout, setting: setting, wait: wait,
+		timeout: timeout, wait: wait,
 	}
 }
 
@@ -203,11 +202,7 @@ func (c *client) failure(ctx context.Context, r request, err error) *failure {
 	case ctx.Err() != nil:
 		return &failure{text: "The turn was ended before there was a response."}
 	case isRefused:
-		text := fmt.Sprintf("The host %s was not contacted: its address %s is not public. Use a public address", host, boundary.Name(refused.Address))
-		if c.setting != "" {
-			text += "; the owner can permit others in " + c.setting
-		}
-		return &failure{text: text + "."}
+		return &failure{text: fmt.Sprintf("The host %s was not contacted: its address %s is not public. Use a public address.", host, boundary.Name(refused.Address))}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &failure{text: fmt.Sprintf("The host %s refuses connections. Check host and port, or try again later.", host), wait: true}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():

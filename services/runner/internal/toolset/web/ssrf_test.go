@@ -252,7 +252,7 @@ func TestProductionDialer(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "127.0.0.2", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::1%25lo]", "localhost"} {
 		for _, name := range []string{"web_fetch", "http_request"} {
 			r := run(t, tool(t, name, Options{}), map[string]string{"url": "http://" + host + ":" + port}, nil)
-			if !r.IsError || !strings.Contains(r.Text, "is not public. Use a public address; the owner can permit others in tools.") {
+			if !r.IsError || !strings.Contains(r.Text, "is not public. Use a public address.") {
 				t.Errorf("%s %s: %s %s", name, host, r.Text, r.JSON)
 			}
 		}
