@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,4 +52,43 @@ func TestTools(t *testing.T) {
 	fails(t, do, 2, "there is no group", "config", "set", "a1", "tools.deny", "[group:none]")
 	done(t, do, "config", "set", "a1", "tools.allow", "[exec]")
 	fails(t, do, 2, "keep one of them", "config", "set", "a1", "tools.also_allow", "[read]")
+}
+
+// S2-52, S3-44, S4-65: one task with several tools: a file is read, a change of it tested, and
+// explain shows each step. A tool that is denied is not offered.
+func TestToolsWorkOnFiles(t *testing.T) {
+	w := world.Start(t, world.Options{})
+	w.Create(t, "a1", "outbound: []\nsandbox: {mode: 'off'}\ntools:\n  profile: coding\n  deny: [write]")
+	dir := filepath.Join(w.Home, "agents/a1/workdir")
+	for name, text := range map[string]string{"add.sh": "add() { echo $(($1 - $2)); }\n", "test.sh": ". ./add.sh\ntest \"$(add 2 3)\" = 5 && echo passed || echo failed\n"} {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do := person(w)
+	o := done(t, do, "agent", "a1", "--wait", "--message", strings.Join([]string{
+		`call: read {"path":"add.sh"}`,
+		`call: bash_exec {"command":"sh test.sh"}`,
+		`call: edit {"path":"add.sh","old_text":"$1 - $2","new_text":"$1 + $2"}`,
+		`call: bash_exec {"command":"sh test.sh"}`,
+	}, "\n"))
+	if !strings.Contains(o.out, "the command answered:\npassed\n") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "add.sh"))
+	if err != nil || string(b) != "add() { echo $(($1 + $2)); }\n" {
+		t.Errorf("%q %v", b, err)
+	}
+	if o := done(t, do, "agent", "a1", "--wait", "--message", `call: write {"path":"add.sh","content":""}`); !strings.Contains(o.out, "the tool write is not offered") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	said := done(t, do, "explain", "a1", "1").out
+	for _, want := range []string{
+		`tool read {"path":"add.sh"}: answered {"text":"add() { echo $(($1 - $2)); }`,
+		`edited add.sh: replaced 1 occurrence, in line 1`,
+	} {
+		if !strings.Contains(strings.ReplaceAll(said, `\"`, `"`), want) {
+			t.Errorf("explain does not show %s:\n%s", want, said)
+		}
+	}
 }

@@ -51,8 +51,8 @@ func listCommand(e *command.Env) *cobra.Command {
 		Use:   "list ID",
 		Short: "List the tools that the model of an agent has",
 		Long: `List the tools that the model of an agent has in its next turn. CLASS is what becomes of a
-call that a crash interrupts: read and idempotent calls are made again, an effect is not. SENDS
-is how a tool can send data out: to the peer of the conversation, over the network, or as a
+call that a crash interrupts: read and idempotent calls are made again, an effect is not; a
+tool that has several is listed with that of a call without arguments. SENDS is how a tool can send data out: to the peer of the conversation, over the network, or as a
 program that has the network.`,
 		Example: `  agentctl tools list alice
   agentctl tools list alice --all --json`,
@@ -68,11 +68,10 @@ program that has the network.`,
 					entries = append(entries, entryOf(t))
 				}
 			}
-			columns := []string{"name", "class", "sends", "what"}
+			t := screen.NewTable(e, "name", "class", "sends", "what").Wide("what")
 			if all {
-				columns = []string{"name", "class", "sends", "denied"}
+				t = screen.NewTable(e, "name", "class", "sends", "denied")
 			}
-			t := screen.NewTable(e, columns...).Wide(columns[3])
 			t.Then(func() {
 				if hidden := len(r.GetTools()) - len(entries); hidden > 0 {
 					e.Note("%d more are denied; 'agentctl tools list %s --all' shows them", hidden, args[0])

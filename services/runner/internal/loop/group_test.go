@@ -290,7 +290,7 @@ func TestBadArguments(t *testing.T) {
 		{"not in the list", "put", `{"path":"a","mode":"c"}`, `mode must be one of [\"a\",\"b\"]`, `{"path":"a","mode":"c"}`},
 		{"unknown argument", "put", `{"path":"a","file":"b"}`, "file is not an argument of this tool", `{"path":"a","file":"b"}`},
 		{"too large", "put", `{"path":"` + strings.Repeat("x", toolset.MaxArguments) + `"}`, "are larger than 192 KiB", `{"_raw":"{\"path\":\"xxx`},
-		{"unknown tool", "putt", `{"path":"a"}`, `there is no tool \"putt\" here`, `{"path":"a"}`},
+		{"unknown tool", "putt", `{"path":"a"}`, `tool \"putt\" is not available here; the nearest is put`, `{"path":"a"}`},
 		{"no tool", "", `{"path":"a"}`, "the call names no tool", `{"path":"a"}`},
 	} {
 		t.Run(c.kind, func(t *testing.T) {

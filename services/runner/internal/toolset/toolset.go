@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -290,6 +291,8 @@ func (s Set) refusal(c Call) string {
 	why := fmt.Sprintf("tool %q is not available here", c.Name)
 	if ok {
 		why += ": " + s.denied(n)
+	} else if near := config.Nearest(c.Name, s.names()); near != "" {
+		why += "; the nearest is " + near
 	}
 	for n, spec := range s.all.specs {
 		if spec.Needs&Program != 0 && s.has(spec.Name) {
@@ -297,6 +300,15 @@ func (s Set) refusal(c Call) string {
 		}
 	}
 	return why
+}
+
+// names are those of the offered tools.
+func (s Set) names() []string {
+	out := make([]string, len(s.offered))
+	for n, t := range s.offered {
+		out[n] = t.Name
+	}
+	return out
 }
 
 func (s Set) has(name string) bool {

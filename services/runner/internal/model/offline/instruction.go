@@ -20,38 +20,34 @@ const (
 	echoRunes = 200
 )
 
-// output is the answer before it is streamed: text, and perhaps one command, or one
-// message to send.
-type output struct{ text, command, comment, message string }
-
-// tool is the one it calls; empty: none.
-func (o output) tool() string {
-	switch {
-	case o.command != "":
-		return Tool
-	case o.message != "":
-		return SendTool
-	}
-	return ""
+// output is the answer before it is streamed: text, or a call of the tool with a name.
+type output struct {
+	text, tool string
+	arguments  json.RawMessage
 }
 
-// call is the command as a tool call with an id of its own.
-func (o output) call(req model.Request) ([]model.ToolCall, error) {
-	with := map[string]string{"command": o.command, "comment": o.comment}
-	if o.message != "" {
-		with = map[string]string{"text": o.message}
-	}
+// use is a call of a tool.
+func use(tool string, with map[string]string) (output, error) {
 	arguments, err := json.Marshal(with)
 	if err != nil {
-		return nil, &model.Error{Class: model.BadResponse, Message: "offline: the command cannot be encoded", Err: err}
+		return output{}, &model.Error{Class: model.BadResponse, Message: "offline: the command cannot be encoded", Err: err}
 	}
-	return model.SealToolCalls(req, []model.ToolCall{{Name: o.tool(), Arguments: arguments}}), nil
+	return output{tool: tool, arguments: arguments}, nil
+}
+
+func command(line, comment string) (output, error) {
+	return use(Tool, map[string]string{"command": line, "comment": comment})
+}
+
+// call is the call with an id of its own.
+func (o output) call(req model.Request) []model.ToolCall {
+	return model.SealToolCalls(req, []model.ToolCall{{Name: o.tool, Arguments: o.arguments}})
 }
 
 // answer decides, and calls no tool that is not offered.
 func answer(ctx context.Context, req model.Request) (output, error) {
 	out, err := follow(ctx, req)
-	if name := out.tool(); name != "" && !slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == name }) {
+	if name := out.tool; name != "" && !slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == name }) {
 		return output{text: "offline: I cannot do that, the tool " + name + " is not offered."}, nil
 	}
 	return out, err
@@ -86,23 +82,48 @@ func follow(ctx context.Context, req model.Request) (output, error) {
 		return slow(ctx, rest)
 	case verb == "run" && hasRest:
 		if len(results) == 0 {
-			return output{command: rest, comment: "run as asked"}, nil
+			return command(rest, "run as asked")
 		}
 		return output{text: "offline: " + report(results[len(results)-1].Text)}, nil
 	case verb == "send" && hasRest:
 		if len(results) == 0 {
-			return output{message: rest}, nil
+			return use(SendTool, map[string]string{"text": rest})
 		}
 		return output{text: rest}, nil
 	case verb == "remember" && hasRest:
 		if len(results) == 0 {
-			return output{command: "printf '%s\\n' " + quote(rest) + " >> notes.md", comment: "append to the notes"}, nil
+			return command("printf '%s\\n' "+quote(rest)+" >> notes.md", "append to the notes")
 		}
 		return output{text: "offline: noted in notes.md: " + rest}, nil
+	case verb == "call" && hasRest:
+		return calls(text, results)
 	case verb == "tools" && hasRest:
 		return rounds(rest, len(results))
 	}
 	return output{text: "offline: " + short(text)}, nil
+}
+
+// calls makes the calls of a message, one in each round, and reports the last result. Each line
+// is "call: NAME ARGUMENTS".
+func calls(text string, results []model.Message) (output, error) {
+	var list []output
+	for line := range strings.Lines(text) {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name, arguments, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		switch arguments = strings.TrimSpace(arguments); {
+		case strings.TrimSpace(line) == "":
+			continue
+		case !strings.EqualFold(strings.TrimSpace(verb), "call") || name == "":
+			return output{text: "offline: call: every line must be `call: NAME ARGUMENTS`."}, nil
+		case arguments == "":
+			arguments = "{}"
+		}
+		list = append(list, output{tool: name, arguments: json.RawMessage(arguments)})
+	}
+	if len(results) < len(list) {
+		return list[len(results)], nil
+	}
+	return output{text: "offline: " + report(results[len(results)-1].Text)}, nil
 }
 
 // recall lists what the user said before.
@@ -127,7 +148,7 @@ func rounds(rest string, done int) (output, error) {
 		return output{text: fmt.Sprintf("offline: tools: must be a number from 0 to %d.", maxRounds)}, nil
 	}
 	if done < n {
-		return output{command: fmt.Sprintf("echo round %d", done+1), comment: "a round of tools"}, nil
+		return command(fmt.Sprintf("echo round %d", done+1), "a round of tools")
 	}
 	return output{text: fmt.Sprintf("offline: %d tool rounds done.", n)}, nil
 }

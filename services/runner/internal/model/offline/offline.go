@@ -42,6 +42,8 @@ const (
 const Help = `I am the built-in offline model: no language model, only a few fixed answers.
 One instruction per message:
   run: CMD         run CMD with bash_exec and report its output
+  call: NAME ARGS  call the tool NAME with ARGS, a JSON object, and report its
+                   result; more lines of this form are further calls, in order
   remember: TEXT   append TEXT to notes.md in the working directory
   recall           list your earlier messages that I can see
   say: TEXT        answer TEXT and nothing else
@@ -89,11 +91,8 @@ func (Driver) Generate(ctx context.Context, req model.Request, onDelta func(mode
 		}
 	}
 	response.Usage = model.Usage{Input: model.EstimateRequest(req), Output: model.EstimateTokens(out.text)}
-	if out.tool() != "" {
-		call, err := out.call(req)
-		if err != nil {
-			return model.Response{}, err
-		}
+	if out.tool != "" {
+		call := out.call(req)
 		response.ToolCalls, response.FinishReason = call, model.FinishToolCalls
 		response.Usage.Output += model.EstimateTokens(string(call[0].Arguments))
 	}
