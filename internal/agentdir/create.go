@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -21,6 +22,9 @@ type Spec struct {
 	Kind            string // system or user; "" is user
 	Provider, Model string // "" leaves the choice to the home-wide settings
 	Identity, Usage []byte // nil: the text for the id, else the one for a user agent
+	// Profile and AlsoAllow are its tools, unless the settings of the home choose them.
+	Profile   string // "" is none
+	AlsoAllow []string
 	// Prepare creates what this package does not, the inbox database, in the unfinished
 	// directory. When it fails no agent is created.
 	Prepare func(dir string) error
@@ -88,7 +92,11 @@ func (d Dir) Exists() *fault.Error {
 // Files renders the text files of a new agent and checks them before anything is created.
 func (s Spec) Files(d Dir) (map[string][]byte, error) {
 	preset := presetFor(d.ID)
-	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: configText(d.ID, s.Kind, s.Provider, s.Model)}
+	settings, err := s.settings(d)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: settings}
 	if s.Identity == nil {
 		out["IDENTITY.md"] = preset.Identity
 	}
@@ -101,6 +109,32 @@ func (s Spec) Files(d Dir) (map[string][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// settings are the config.yaml of a new agent.
+func (s Spec) settings(d Dir) ([]byte, error) {
+	text := configText(d.ID, s)
+	if s.Profile == "" {
+		return text, nil
+	}
+	plain := s
+	plain.Profile, plain.AlsoAllow = "", nil
+	home := configText(d.ID, plain)
+	a, err := d.load(home, codes.InvalidArgument, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range append(config.ToolKeys(), "tools.profile") {
+		for _, key := range []string{key, config.HomeKey + key} {
+			if v, err := a.Get(key); err == nil && v.Origin != "default" {
+				return home, nil
+			}
+		}
+	}
+	if _, err := d.load(text, codes.InvalidArgument, nil); err != nil {
+		return nil, err
+	}
+	return text, nil
 }
 
 // build makes the tree below the temporary name and syncs it.

@@ -2,6 +2,7 @@ package agentdir
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -53,21 +54,25 @@ func presetFor(id string) Preset {
 
 // configText returns the config.yaml of a new agent, with comments. It sets only what is
 // given, so that theclaw.yaml still decides the rest. An empty kind is user.
-func configText(id, kind, provider, model string) []byte {
-	if kind == "" {
-		kind = "user"
-	}
+func configText(id string, s Spec) []byte {
+	kind := cmp.Or(s.Kind, "user")
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Settings of agent %s. A key that is missing has its default, or the value that\n"+
 		"# theclaw.yaml gives; 'agentctl config effective %s' shows each with its origin.\n"+
 		"agent_id: %s\nkind: %s\n", id, id, config.Quote(id), config.Quote(kind))
-	if provider != "" || model != "" {
+	if s.Provider != "" || s.Model != "" {
 		b.WriteString("pai:\n")
-		if provider != "" {
-			fmt.Fprintf(&b, "  provider: %s\n", config.Quote(provider))
+		if s.Provider != "" {
+			fmt.Fprintf(&b, "  provider: %s\n", config.Quote(s.Provider))
 		}
-		if model != "" {
-			fmt.Fprintf(&b, "  model: %s\n", config.Quote(model))
+		if s.Model != "" {
+			fmt.Fprintf(&b, "  model: %s\n", config.Quote(s.Model))
+		}
+	}
+	if s.Profile != "" {
+		fmt.Fprintf(&b, "tools:\n  profile: %s\n", config.Quote(s.Profile))
+		if len(s.AlsoAllow) > 0 {
+			fmt.Fprintf(&b, "  also_allow: %s\n", config.FlowList(s.AlsoAllow))
 		}
 	}
 	b.WriteString(`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/toolpolicy"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -48,7 +49,8 @@ func initCommand(e *command.Env) *cobra.Command {
 		Use:   "init ID...",
 		Short: "Create an agent",
 		Long: `Create an agent: a directory with its identity, its settings and an empty inbox. It
-does not process messages before it is started.
+does not process messages before it is started. Its tools are those of the profile coding
+and web_fetch, unless theclaw.yaml chooses the tools of agents or another flavor.
 
 With several names all agents are created, many at a time. If one fails, the others
 are still created; the exit code is then 1. With --json the output is a list.`,
@@ -60,7 +62,8 @@ are still created; the exit code is then 1. With --json the output is a list.`,
 				return err
 			}
 			return each(c.Context(), e, args, func(ctx context.Context, id string) (answer, error) {
-				req := &registry.CreateAgentRequest{AgentId: id, Provider: provider, Model: model, Kind: registry.AgentKind_AGENT_KIND_USER}
+				req := NewRequest(id)
+				req.Provider, req.Model = provider, model
 				if kind.Value == kindSystem {
 					req.Kind = registry.AgentKind_AGENT_KIND_SYSTEM
 				}
@@ -75,6 +78,13 @@ are still created; the exit code is then 1. With --json the output is a list.`,
 	command.TextFlag(c.Flags(), &provider, "provider", command.Provider, "model provider in its settings")
 	command.TextFlag(c.Flags(), &model, "model", command.Model, "model in its settings")
 	return c
+}
+
+// NewRequest is the request for an agent that a person makes: it works with files and reads pages.
+func NewRequest(id string) *registry.CreateAgentRequest {
+	return &registry.CreateAgentRequest{
+		AgentId: id, Kind: registry.AgentKind_AGENT_KIND_USER, ToolsProfile: toolpolicy.Coding, ToolsAlsoAllow: []string{"web_fetch"},
+	}
 }
 
 // checkModel refuses names that the runner does not know, and warns of a provider that is

@@ -50,13 +50,13 @@ func listCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list ID",
 		Short: "List the tools that the model of an agent has",
-		Long: `List the tools that the model of an agent has in its next turn. CLASS is what becomes of a
-call that a crash interrupts: read and idempotent calls are made again, an effect is not; a
-tool that has several is listed with that of a call without arguments. SENDS is how a tool can send data out: to the peer of the conversation, over the network, or as a
+		Long: `List the tools that the model of an agent has in its next turn. CLASS decides what happens
+to a call that a crash interrupts: read and idempotent calls are made again, an effect is
+not; a tool that has several is listed with that of a call without arguments. SENDS is how
+a tool can send data out: to the peer of the conversation, over the network, or as a
 program that has the network.`,
 		Example: `  agentctl tools list alice
   agentctl tools list alice --all --json`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := list(c, e, args[0])
 			if err != nil {
@@ -93,13 +93,12 @@ program that has the network.`,
 func explainCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID TOOL",
-		Short: "Say why the model of an agent has a tool, or has not",
-		Long: `Say why the model of an agent has a tool, or has not: every layer must allow it. The layers are
+		Short: "Show why an agent has a tool or not",
+		Long: `Show why an agent has a tool or not: every layer must allow it. The layers are
 the profile (tools.profile and tools.also_allow), the home (tools.allow and tools.deny of
 theclaw.yaml) and the agent (those of its config.yaml).`,
 		Example: `  agentctl tools explain alice bash_exec
   agentctl tools explain alice web_fetch`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := list(c, e, args[0])
 			if err != nil {

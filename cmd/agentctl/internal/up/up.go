@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	agents "github.com/theclaw/agents/cmd/agentctl/internal/agent"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
@@ -123,11 +124,11 @@ func healthy(ctx context.Context, e *command.Env) error {
 
 // Create makes an agent unless there is one, and starts it. Admin is a system agent.
 func Create(ctx context.Context, e *command.Env, agent string) error {
-	kind := registry.AgentKind_AGENT_KIND_USER
+	req := agents.NewRequest(agent)
 	if agent == Admin {
-		kind = registry.AgentKind_AGENT_KIND_SYSTEM
+		req.Kind = registry.AgentKind_AGENT_KIND_SYSTEM
 	}
-	_, err := e.Agents().CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: agent, Kind: kind})
+	_, err := e.Agents().CreateAgent(ctx, req)
 	if err != nil && !fault.Is(err, fault.AgentExists) {
 		return err
 	}

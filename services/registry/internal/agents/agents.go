@@ -135,7 +135,9 @@ func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRe
 	if req.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM {
 		kind = "system"
 	}
-	a, err := s.Agents.Create(ctx, req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
+	a, err := s.Agents.Create(ctx, req.GetAgentId(), agentdir.Spec{
+		Kind: kind, Provider: req.GetProvider(), Model: req.GetModel(), Profile: req.GetToolsProfile(), AlsoAllow: req.GetToolsAlsoAllow(),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -325,9 +325,14 @@ type CreateAgentRequest struct {
 	// provider is written to pai.provider; empty takes the home's default.
 	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
 	// model is written to pai.model; empty takes the provider's default.
-	Model         string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// tools_profile is written to tools.profile, unless the settings of the home
+	// choose the tools of agents; empty writes none.
+	ToolsProfile string `protobuf:"bytes,5,opt,name=tools_profile,json=toolsProfile,proto3" json:"tools_profile,omitempty"`
+	// tools_also_allow is written to tools.also_allow where tools_profile is.
+	ToolsAlsoAllow []string `protobuf:"bytes,6,rep,name=tools_also_allow,json=toolsAlsoAllow,proto3" json:"tools_also_allow,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CreateAgentRequest) Reset() {
@@ -386,6 +391,20 @@ func (x *CreateAgentRequest) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *CreateAgentRequest) GetToolsProfile() string {
+	if x != nil {
+		return x.ToolsProfile
+	}
+	return ""
+}
+
+func (x *CreateAgentRequest) GetToolsAlsoAllow() []string {
+	if x != nil {
+		return x.ToolsAlsoAllow
+	}
+	return nil
 }
 
 // CreateAgentResponse describes the new agent.
@@ -2714,12 +2733,15 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\astarted\x18\x06 \x01(\bR\astarted\x128\n" +
 	"\x06health\x18\a \x01(\x0e2 .theclaw.registry.v1.AgentHealthR\x06health\x12\x18\n" +
 	"\aproblem\x18\b \x01(\tR\aproblem\x126\n" +
-	"\tset_aside\x18\t \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"\xb3\x01\n" +
+	"\tset_aside\x18\t \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"\x9d\x02\n" +
 	"\x12CreateAgentRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12<\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.theclaw.registry.v1.AgentKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12$\n" +
 	"\bprovider\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12\x1e\n" +
-	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"G\n" +
+	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\x12,\n" +
+	"\rtools_profile\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\ftoolsProfile\x12:\n" +
+	"\x10tools_also_allow\x18\x06 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10\xc8\x01\"\x05r\x03\x18\x80\x01R\x0etoolsAlsoAllow\"G\n" +
 	"\x13CreateAgentResponse\x120\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.AgentR\x05agent\"7\n" +
 	"\x0fGetAgentRequest\x12$\n" +
