@@ -113,11 +113,12 @@ type use struct {
 	made model.ToolCall
 	call Call
 	row  *registrypb.Step // as the journal has it
-	// done is the row with the result, and says what goes to the peer with it; nil until
+	// done is the row with the result, and says are the messages to the peer that are committed with it; nil until
 	// the call was made.
 	done     *registrypb.Step
 	says     []*registrypb.Saying
 	shown    bool // to the watcher: it has seen the start
+	begun    bool // it may have been made already
 	panicked *Panic
 }
 
@@ -192,10 +193,11 @@ func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
 		return nil
 	}
 	first := open[0]
+	first.begun = first.row.GetKey() == begun
 	c.Watcher.ToolStart(first.n, first.made)
 	first.shown = true
 	var err error
-	if first.row.GetKey() == begun && first.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
+	if first.begun && first.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
 		first.done = proto.CloneOf(first.row)
 		first.done.State, first.done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, Problem(Unknown)
 		c.Logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", first.made.Name, begun)
@@ -295,7 +297,7 @@ type Panic struct {
 func (c *Calls) run(ctx context.Context, u *use) {
 	start := time.Now()
 	fault.Point("T5.before")
-	result := c.traced(ctx, u.call).valid()
+	result := c.outcome(ctx, u).valid()
 	fault.Point("T5.after")
 	for _, m := range result.Messages {
 		u.says = append(u.says, &registrypb.Saying{StepKey: u.row.GetKey(), Text: m.Text})
@@ -304,6 +306,21 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(), u.made.Note)
 	done.Duration = durationpb.New(time.Since(start))
 	u.done = done
+}
+
+// outcome makes a call, unless it was refused when its intent was journaled: the settings may have
+// changed since, and its class is not that of a call that runs. A call that may have begun, of
+// a tool that finishes what an earlier run has left, is made whatever they say now.
+func (c *Calls) outcome(ctx context.Context, u *use) Result {
+	refusal := c.Set.refusal(u.call)
+	if refusal == "" && classes[c.Set.Class(u.call)] != u.row.GetClass() {
+		return Failed("nothing was run: the call was refused when it was made, and the settings have changed since; make it again")
+	}
+	tool := c.Set.understands(u.call)
+	if _, ok := tool.(Finisher); ok && refusal != "" && u.begun && u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT {
+		return tool.Run(ctx, u.call)
+	}
+	return c.traced(ctx, u.call)
 }
 
 func (c *Calls) traced(ctx context.Context, call Call) Result {
@@ -345,7 +362,7 @@ func (c *Calls) finished(u *use) {
 	if u.row.GetState() != registrypb.StepState_STEP_STATE_DONE {
 		return
 	}
-	if f, ok := c.Set.known(u.call).(Finisher); ok {
+	if f, ok := c.Set.understands(u.call).(Finisher); ok {
 		f.Finished(u.call)
 	}
 }

@@ -17,7 +17,7 @@
 // The tools are packages below this one; the runner lists them ([New]). Each passes
 // the suite of package toolsettest.
 //
-// It promises: a call that cannot be understood, that no offered tool has the name of, or
+// It promises: a call that cannot be understood, whose name no offered tool has, or
 // whose arguments do not fit the schema of its tool, runs nothing, and its result informs
 // the model why; only the first [MaxCalls] calls of an answer are made; a call with a result
 // in the journal is not made again; a result is JSON of valid UTF-8 and at most [MaxResult]

@@ -15,6 +15,10 @@ var (
 	solid   = regexp.MustCompile(`[A-Za-z0-9+/_-]{512,}={0,2}`)
 )
 
+// WithoutPictures is a text that a tool returns as part of JSON, with a note where a picture
+// was (S1-51).
+func WithoutPictures(s string) string { return withoutPictures(s) }
+
 // withoutPictures is a text with a note where a picture was (S1-51).
 func withoutPictures(s string) string {
 	s = dataURL.ReplaceAllStringFunc(s, note)

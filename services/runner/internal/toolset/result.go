@@ -92,7 +92,11 @@ func (r Result) encode() []byte {
 	case len(r.JSON) > 0:
 		return Fit(r.JSON)
 	}
-	b, err := json.Marshal(map[string]string{"text": ends(withoutPictures(r.Text))})
+	text := withoutPictures(r.Text)
+	if !r.Bounded {
+		text = ends(text)
+	}
+	b, err := json.Marshal(map[string]string{"text": text})
 	if err != nil { // a map of strings always encodes
 		return Problem("the result cannot be encoded")
 	}

@@ -107,6 +107,8 @@ type Result struct {
 	JSON json.RawMessage
 	// IsError: nothing was done.
 	IsError bool
+	// Bounded: the tool has bounded Text itself, and it is not shortened.
+	Bounded bool
 	// Messages are sent to the peer when the result is journaled, and only then.
 	Messages []Message
 }
@@ -206,7 +208,7 @@ func layers(c *registrypb.TurnConfig) []toolpolicy.Layer {
 		if c.GetMessageTool() {
 			extra = append(extra, "message")
 		}
-		return toolpolicy.Layers(toolpolicy.Scope{}, toolpolicy.Scope{}, toolpolicy.Theclaw, extra...)
+		return toolpolicy.Layers(toolpolicy.Theclaw, toolpolicy.Scope{}, toolpolicy.Scope{}, extra...)
 	}
 	out := make([]toolpolicy.Layer, len(c.GetToolLayers()))
 	for n, l := range c.GetToolLayers() {
@@ -223,7 +225,7 @@ type Entry struct {
 	Denied string
 }
 
-// Entries returns all tools of the runner, by name, and what becomes of each in this set.
+// Entries returns all tools of the runner, by name, and whether this set offers it.
 func (s Set) Entries() []Entry {
 	out := make([]Entry, len(s.all.specs))
 	for n, spec := range s.all.specs {
@@ -265,12 +267,18 @@ func (s Set) known(c Call) Tool {
 	if s.refusal(c) != "" {
 		return nil
 	}
-	tool, _ := s.all.find(c.Name)
-	return tool
+	return s.understands(c)
 }
 
-// Run makes one call; the result of one that is refused says why. The same call is always
-// refused for the same reason, so that a crash does not change what becomes of it.
+// understands is the tool that understands a call, offered or not; nil: there is none.
+func (s Set) understands(c Call) Tool {
+	if tool, ok := s.all.find(c.Name); ok && c.Problem == "" && fits(tool.Spec(), c.Args) == "" {
+		return tool
+	}
+	return nil
+}
+
+// Run makes one call; the result of one that is refused says why.
 func (s Set) Run(ctx context.Context, c Call) Result {
 	if why := s.refusal(c); why != "" {
 		return Failed(why)
