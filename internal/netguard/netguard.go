@@ -6,7 +6,7 @@
 // IPv6) and each redirect meet the same check. Addresses that are not of the open internet
 // are refused: loopback, link-local, private, carrier-grade NAT, multicast, unspecified,
 // documentation and other special ranges; IPv6 forms that carry an IPv4 address (mapped,
-// NAT64, 6to4) count as what they carry or are refused; an address with a zone is refused.
+// NAT64, 6to4) count as what they carry or are refused; an address with a zone is not public.
 //
 // It does not resolve names, make requests or judge URLs.
 package netguard
@@ -70,6 +70,7 @@ var (
 	special = prefixes(
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 		"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+		"168.63.129.16/32", // an address of Azure inside its machines
 		"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
 		"2001::/23", "2001:db8::/32", "3fff::/20",
 	)

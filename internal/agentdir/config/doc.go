@@ -60,6 +60,16 @@ type Config struct {
 type Tools struct {
 	Profile string
 	ToolLists
+	WebFetch, HTTP WebTool
+}
+
+// WebTool bounds a tool for the web. MaxChars is 10,000 for web_fetch and 50,000 for
+// http_request, Timeout 10 s and 30 s. AllowPrivate lists addresses, in CIDR form, that it may
+// reach although they are not public.
+type WebTool struct {
+	MaxChars     int
+	Timeout      time.Duration
+	AllowPrivate []string
 }
 
 // ToolLists allow and deny tools: names, groups and patterns of package toolpolicy.
@@ -224,8 +234,11 @@ func Default() Config {
 		Quota:           Quota{PairPerMinute: 60},
 		OnError:         OnError{NotifyPeer: Auto},
 		Approvals:       "none",
-		Tools:           Tools{Profile: toolpolicy.Theclaw},
-		Workdir:         Workdir{Sync: "off", MaxMiB: 64},
+		Tools: Tools{
+			Profile: toolpolicy.Theclaw, WebFetch: WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
+			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+		},
+		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}
 }
 

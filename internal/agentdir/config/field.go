@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -258,6 +259,36 @@ var fields = []Field{
 		Meaning: "Tools that are not allowed, whatever else allows them. The lists of the home and of the agent both hold.",
 	},
 	{
+		Key: "tools.web_fetch.max_chars", Ref: func(c *Config) any { return &c.Tools.WebFetch.MaxChars },
+		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
+		Meaning: "How many characters of a page the model gets from web_fetch, unless its call names another number.",
+	},
+	{
+		Key: "tools.web_fetch.timeout", Ref: func(c *Config) any { return &c.Tools.WebFetch.Timeout },
+		Rule: lasting(time.Second, 300*time.Second), Effect: EffectMessage, Example: "30s",
+		Meaning: "How long one attempt of web_fetch may take, redirects and body included.",
+	},
+	{
+		Key: "tools.web_fetch.allow_private", Ref: func(c *Config) any { return &c.Tools.WebFetch.AllowPrivate },
+		Rule: networks(), Effect: EffectMessage, Example: "[192.168.7.0/24]",
+		Meaning: "Addresses that web_fetch may reach although they are not public. Everything that the agent can be talked into is then possible there.",
+	},
+	{
+		Key: "tools.http.max_chars", Ref: func(c *Config) any { return &c.Tools.HTTP.MaxChars },
+		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
+		Meaning: "How many characters of a body the model gets from http_request.",
+	},
+	{
+		Key: "tools.http.timeout", Ref: func(c *Config) any { return &c.Tools.HTTP.Timeout },
+		Rule: lasting(time.Second, 300*time.Second), Effect: EffectMessage, Example: "60s",
+		Meaning: "How long one attempt of http_request may take, redirects and body included.",
+	},
+	{
+		Key: "tools.http.allow_private", Ref: func(c *Config) any { return &c.Tools.HTTP.AllowPrivate },
+		Rule: networks(), Effect: EffectMessage, Example: "[192.168.7.0/24]",
+		Meaning: "Addresses that http_request may reach although they are not public. Everything that the agent can be talked into is then possible there.",
+	},
+	{
 		Key: "memory.share", Ref: func(c *Config) any { return &c.Memory.Share },
 		Effect: EffectMessage, Example: "true",
 		Meaning: "Whether the memory of the agent, which every conversation sees, may contain what its conversations were about. Otherwise it is made from records that contain no words of peers.",
@@ -412,6 +443,22 @@ func oneOf(words ...string) Rule {
 func tools() Rule {
 	return Rule{Form: fmt.Sprintf("names of tools, groups such as group:fs, patterns with *; at most %d", toolpolicy.MaxEntries), check: func(v any) string {
 		return toolpolicy.Check(*v.(*[]string))
+	}}
+}
+
+// networks is the rule of a list of addresses in CIDR form.
+func networks() Rule {
+	return Rule{Form: "addresses such as 192.168.7.0/24, at most 50", check: func(v any) string {
+		list := *v.(*[]string)
+		if len(list) > 50 {
+			return fmt.Sprintf("%d addresses, and 50 are the most", len(list))
+		}
+		for _, s := range list {
+			if _, err := netip.ParsePrefix(s); err != nil {
+				return fmt.Sprintf("%q is not an address such as 192.168.7.0/24 or 127.0.0.1/32", Clip(s))
+			}
+		}
+		return ""
 	}}
 }
 

@@ -29,7 +29,7 @@ func FromValues(values map[string]string) Config {
 // HomeKey is in front of the keys of [Config].HomeTools where they are shown.
 const HomeKey = "agents.defaults."
 
-// ToolKeys are the keys that the home and the agent have each for itself.
+// ToolKeys are the keys that are kept separately for home and agent.
 func ToolKeys() []string { return []string{"tools.allow", "tools.also_allow", "tools.deny"} }
 
 // keys are the lists by the keys of the settings that have them.
@@ -45,6 +45,10 @@ func (c *Config) ForHome(read func()) {
 	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
 }
 
+func (w WebTool) limits() *registryv1.WebLimits {
+	return &registryv1.WebLimits{MaxChars: int32(w.MaxChars), Timeout: durationpb.New(w.Timeout), AllowPrivate: w.AllowPrivate}
+}
+
 // ToolLayers are the policies by which tools are allowed. reply.message_tool allows the tool
 // for messages in every profile.
 func (c *Config) ToolLayers() []toolpolicy.Layer {
@@ -53,7 +57,7 @@ func (c *Config) ToolLayers() []toolpolicy.Layer {
 	if c.Reply.MessageTool {
 		extra = append(extra, "message")
 	}
-	return toolpolicy.Layers(home, agent, c.Tools.Profile, extra...)
+	return toolpolicy.Layers(c.Tools.Profile, home, agent, extra...)
 }
 
 func scope(l ToolLists) toolpolicy.Scope {
@@ -77,6 +81,7 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 			Share: c.Memory.Share, RecentMessages: int32(c.Context.RecentMessages),
 		},
 	}
+	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	for _, l := range c.ToolLayers() {
 		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})
 	}

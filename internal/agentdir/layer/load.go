@@ -197,9 +197,12 @@ func (l *Loaded) checkAcross(in Layers, home *Home) (problems []Problem) {
 		}
 		add(tight, fmt.Sprintf("context_window %d leaves no room for a prompt beside max_output_tokens %d and %d spare", c.ContextWindow, c.MaxOutputTokens, config.SafetyTokens))
 	}
-	for prefix, lists := range map[string]config.ToolLists{"": c.Tools.ToolLists, config.HomeKey: c.HomeTools} {
-		if len(lists.Allow) > 0 && len(lists.AlsoAllow) > 0 {
-			add(prefix+"tools.also_allow", "tools.allow and tools.also_allow are in one place, where they mean different things; keep one of them")
+	for _, of := range []struct {
+		prefix, whose string
+		config.ToolLists
+	}{{config.HomeKey, "the home", c.HomeTools}, {"", "the agent", c.Tools.ToolLists}} {
+		if len(of.Allow) > 0 && len(of.AlsoAllow) > 0 {
+			add(of.prefix+"tools.also_allow", "tools.allow and tools.also_allow cannot both be set for "+of.whose+"; keep one of them")
 		}
 	}
 	for i, o := range c.Outbound {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -36,18 +35,27 @@ var waits = []time.Duration{2 * time.Second, 4 * time.Second}
 
 // client makes the requests of one tool.
 type client struct {
-	http    *http.Client
-	timeout time.Duration // of one attempt
-	wait    func(context.Context, time.Duration) error
+	http *http.Client
+	wait func(context.Context, time.Duration) error
+}
+
+// guarded is the key of the guard of a request in its context.
+type guarded struct{}
+
+// control checks the address of a connection by the guard of the request; without one only public
+// addresses pass.
+func control(ctx context.Context, network, address string, c syscall.RawConn) error {
+	guard, _ := ctx.Value(guarded{}).(netguard.Guard)
+	return guard.Control(network, address, c)
 }
 
 // newClient returns a client that dials for each request, so that the address is checked
 // each time, and net/http has no reason to repeat a request.
-func newClient(allow []netip.Prefix, timeout time.Duration, wait func(context.Context, time.Duration) error) *client {
+func newClient(wait func(context.Context, time.Duration) error) *client {
 	if wait == nil {
 		wait = pause.For
 	}
-	dialer := &net.Dialer{Control: netguard.Guard{Allow: allow}.Control}
+	dialer := &net.Dialer{ControlContext: control}
 	return &client{
 		http: &http.Client{
 			Transport: &http.Transport{
@@ -57,12 +65,18 @@ func newClient(allow []netip.Prefix, timeout time.Duration, wait func(context.Co
 			},
 			CheckRedirect: redirect,
 		},
-		timeout: timeout, wait: wait,
+		wait: wait,
 	}
 }
 
 // carried are the headers that a redirect to another server does not lose.
 var carried = []string{"Accept", "Content-Type", "Idempotency-Key", "User-Agent"}
+
+// redirectError is why a redirect is not followed, in words of ours.
+type redirectError string
+
+// Error implements error.
+func (e redirectError) Error() string { return string(e) }
 
 // redirect decides whether a redirect is followed; its address is checked when it is
 // dialled. [http.ErrUseLastResponse] makes the redirect the response.
@@ -72,13 +86,15 @@ func redirect(next *http.Request, via []*http.Request) error {
 		return http.ErrUseLastResponse // the server would get a GET without the body
 	}
 	if err := supported(next.URL); err != nil {
-		return fmt.Errorf("the server redirects to %s: %w", boundary.Name(next.URL.Redacted()), err)
+		return redirectError("the server redirects to an address that is not one of http:// or https://")
 	}
 	if len(via) > maxRedirects {
-		return fmt.Errorf("the server redirects more than %d times; request the address at which the redirects end", maxRedirects)
+		return redirectError(fmt.Sprintf("the server redirects more than %d times; request the address at which the redirects end", maxRedirects))
 	}
-	next.Header.Del("Referer") // the address may hold a token
-	if next.URL.Scheme != first.URL.Scheme || !strings.EqualFold(next.URL.Host, first.URL.Host) {
+	next.Header.Del("Referer")                                                 // the address may hold a token
+	if slices.ContainsFunc(append(via[1:], next), func(r *http.Request) bool { // also when one leads back
+		return r.URL.Scheme != first.URL.Scheme || !strings.EqualFold(r.URL.Host, first.URL.Host)
+	}) {
 		maps.DeleteFunc(next.Header, func(name string, _ []string) bool { return !slices.Contains(carried, name) })
 	}
 	return nil
@@ -113,6 +129,7 @@ type request struct {
 	url    *url.URL
 	header http.Header
 	body   string
+	limits Limits
 }
 
 // once reports whether the request must not be repeated after it was sent.
@@ -164,7 +181,7 @@ func explain(f *failure, attempts int, sent bool) error {
 // attempt makes a request once. sent: a connection was there to send it on.
 func (c *client) attempt(ctx context.Context, r request) (response, bool, *failure) {
 	var sent atomic.Bool
-	within, cancel := context.WithTimeout(ctx, c.timeout)
+	within, cancel := context.WithTimeout(context.WithValue(ctx, guarded{}, netguard.Guard{Allow: r.limits.Allow}), r.limits.Timeout)
 	defer cancel()
 	within = httptrace.WithClientTrace(within, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(within, r.method, r.url.String(), strings.NewReader(r.body))
@@ -196,23 +213,27 @@ func (c *client) failure(ctx context.Context, r request, err error) *failure {
 	}
 	host = boundary.Name(host)
 	refused, isRefused := errors.AsType[*netguard.Refused](err)
+	redirected, isRedirect := errors.AsType[redirectError](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	var late interface{ Timeout() bool }
 	switch {
 	case ctx.Err() != nil:
 		return &failure{text: "The turn was ended before there was a response."}
+	case isRedirect:
+		return &failure{text: fmt.Sprintf("The request to %s was given up: %s.", boundary.Name(r.url.Host), redirected)}
 	case isRefused:
 		return &failure{text: fmt.Sprintf("The host %s was not contacted: its address %s is not public. Use a public address.", host, boundary.Name(refused.Address))}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &failure{text: fmt.Sprintf("The host %s refuses connections. Check host and port, or try again later.", host), wait: true}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
-		return &failure{text: fmt.Sprintf("The host %s did not respond within %s. Try again later, or use another source.", host, c.timeout), wait: true}
+		return &failure{text: fmt.Sprintf("The host %s did not respond within %s. Try again later, or use another source.", host, r.limits.Timeout), wait: true}
 	case isDNS && dns.IsNotFound:
 		return &failure{text: fmt.Sprintf("There is no host %s. Check its name.", host)}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return &failure{text: fmt.Sprintf("The host %s closed the connection before its response was complete. Try again later.", host)}
 	}
-	return &failure{text: fmt.Sprintf("The request to %s failed: %s. Check the address.", host, bounded(err))}
+	// The error may hold what the server sent, which has no place outside of the marks.
+	return &failure{text: fmt.Sprintf("The request to %s failed: it cannot be connected to, or does not answer in HTTP. Check the address.", host)}
 }
 
 // bounded is an error in one line.

@@ -202,7 +202,7 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("six: %s %q", got, seen)
 	}
 	for _, to := range []string{"ftp://example.org/", "file:///etc/passwd", "javascript:alert(1)", "gopher://127.0.0.1/"} {
-		if got := call("web_fetch", "GET", here+"/?to="+to); !strings.Contains(got, "only http:// and https://") || len(seen) != 1 {
+		if got := call("web_fetch", "GET", here+"/?to="+to); !strings.Contains(got, "is not one of http:// or https://") || len(seen) != 1 {
 			t.Errorf("%s: %s %q", to, got, seen)
 		}
 	}

@@ -25,11 +25,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/boundary"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -51,6 +54,24 @@ type Limits struct {
 	Timeout time.Duration
 	// Allow lists addresses that may be reached although they are not public.
 	Allow []netip.Prefix
+}
+
+// of are the limits that the settings of a turn give, with these for what they do not. An address
+// that cannot be read permits nothing.
+func (l Limits) of(set *registrypb.WebLimits) Limits {
+	if n := set.GetMaxChars(); n > 0 {
+		l.MaxChars = int(n)
+	}
+	if t := set.GetTimeout().AsDuration(); t > 0 {
+		l.Timeout = t
+	}
+	l.Allow = slices.Clone(l.Allow)
+	for _, text := range set.GetAllowPrivate() {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			l.Allow = append(l.Allow, p)
+		}
+	}
+	return l
 }
 
 func (l Limits) withDefaults(chars int, timeout time.Duration) Limits {
@@ -100,6 +121,7 @@ func encode(v any) json.RawMessage {
 // fit encodes a result whose text is at most chars characters, and fewer where the result
 // would be larger than [toolset.MaxResult]. note stands behind a text that was cut.
 func fit(text, note string, chars int, result func(text string) any) json.RawMessage {
+	text = toolset.WithoutPictures(text)
 	for {
 		head, left := cut(text, chars)
 		if left > 0 {
@@ -118,7 +140,7 @@ func cut(text string, chars int) (head string, left int) {
 	n := 0
 	for at := range text {
 		if n == chars {
-			return text[:at], len([]rune(text[at:]))
+			return text[:at], utf8.RuneCountInString(text[at:])
 		}
 		n++
 	}

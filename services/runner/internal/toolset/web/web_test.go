@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/toolsettest"
 )
@@ -190,8 +191,8 @@ func TestDefaults(t *testing.T) {
 	check := func(o Options, fetchChars, httpChars, results int, fetchTime, httpTime time.Duration) {
 		t.Helper()
 		f, r, s := tool(t, "web_fetch", o).(*fetch), tool(t, "http_request", o).(*requester), tool(t, "web_search", o).(*search)
-		if f.chars != fetchChars || f.client.timeout != fetchTime || r.chars != httpChars || r.client.timeout != httpTime || s.results != results || s.client.timeout != 10*time.Second {
-			t.Errorf("%d %v, %d %v, %d %v", f.chars, f.client.timeout, r.chars, r.client.timeout, s.results, s.client.timeout)
+		if f.limits.MaxChars != fetchChars || f.limits.Timeout != fetchTime || r.limits.MaxChars != httpChars || r.limits.Timeout != httpTime || s.results != results || searchTimeout != 10*time.Second {
+			t.Errorf("%+v, %+v, %d", f.limits, r.limits, s.results)
 		}
 	}
 	check(Options{}, 10_000, 50_000, 5, 10*time.Second, 30*time.Second)
@@ -201,5 +202,36 @@ func TestDefaults(t *testing.T) {
 	tools, err := New(Options{Search: Search{Provider: "off"}})
 	if err != nil || len(tools) != 2 {
 		t.Errorf("without a provider: %d tools, %v", len(tools), err)
+	}
+}
+
+// S3-47, S4-64: the settings of a turn decide how much of a page its model gets, how long that may
+// take, and which private addresses it may reach; those of another turn do not.
+func TestSettingsOfATurn(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("word ", 1000)) })
+	tools, err := New(Options{Wait: new(clock).wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := &registrypb.WebLimits{MaxChars: 1500, AllowPrivate: []string{"127.0.0.0/8", "no address"}}
+	for _, c := range []struct {
+		config *registrypb.TurnConfig
+		want   string // in the result or its error
+	}{
+		{&registrypb.TurnConfig{WebFetch: limits, Http: limits}, "word word"},
+		{&registrypb.TurnConfig{WebFetch: &registrypb.WebLimits{AllowPrivate: []string{"127.9.0.0/16"}}}, "is not public"},
+		{&registrypb.TurnConfig{}, "is not public"},
+		{nil, "is not public"},
+	} {
+		for _, tool := range tools[:2] {
+			args, err := json.Marshal(map[string]string{"url": url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := tool.Run(t.Context(), toolset.Call{Args: args, Place: toolset.Place{Config: c.config}})
+			if got := string(r.JSON) + r.Text; !strings.Contains(got, c.want) || len(got) > 2500 {
+				t.Errorf("%s with %v: %d bytes, %.300s", tool.Spec().Name, c.config, len(got), got)
+			}
+		}
 	}
 }
