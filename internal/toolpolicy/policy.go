@@ -13,9 +13,8 @@ type Layer struct {
 	Allow, Deny []string
 }
 
-// Scope is what the settings of one place say: of a home or of an agent.
+// Scope holds the tool settings of one home or of one agent.
 type Scope struct {
-	Profile                string // empty: none
 	Allow, AlsoAllow, Deny []string
 }
 
@@ -47,16 +46,16 @@ func Check(entries []string) string {
 }
 
 // Layers are the layers of an agent, in the order in which they decide: the profile, the home and
-// the agent. The profile of the agent replaces that of the home, as also_allow for the
-// profile does; extra is allowed by the profile as well.
-func Layers(home, agent Scope, standard string, extra ...string) (layers []Layer) {
-	profile := standard
-	for _, p := range []string{home.Profile, agent.Profile} {
-		if p != "" {
-			profile = p
-		}
-	}
-	if l, ok := profiles[profile]; ok {
+// the agent. The also_allow of the agent replaces that of the home in the profile; extra is
+// allowed by the profile as well. A profile that is not known, as one of a newer version, allows
+// nothing; an empty one is no layer.
+func Layers(profile string, home, agent Scope, extra ...string) (layers []Layer) {
+	l, known := profiles[profile]
+	switch {
+	case profile == "":
+	case !known:
+		layers = append(layers, Layer{Name: `profile "` + profile + `", which is not known here`, Deny: []string{"*"}})
+	default:
 		also := agent.AlsoAllow
 		if len(also) == 0 {
 			also = home.AlsoAllow
@@ -84,10 +83,11 @@ func Layers(home, agent Scope, standard string, extra ...string) (layers []Layer
 	return layers
 }
 
-// without are the entries of a profile's deny that also_allow does not name.
+// without are the tools of a profile's deny that also_allow does not allow.
 func without(deny, also []string) (out []string) {
+	list := patterns(also)
 	for _, d := range deny {
-		if !slices.ContainsFunc(also, func(a string) bool { return Canonical(a) == d }) {
+		if !slices.ContainsFunc(list, func(p pattern) bool { return p.matches(Tool{Name: d}) }) {
 			out = append(out, d)
 		}
 	}

@@ -1,6 +1,7 @@
 package toolpolicy_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -93,7 +94,7 @@ func answer(t *testing.T, fn string, input json.RawMessage) (string, bool) {
 	case "resolveToolProfilePolicy":
 		var name string
 		decode(&name)
-		layers := toolpolicy.Layers(toolpolicy.Scope{Profile: name}, toolpolicy.Scope{}, "")
+		layers := toolpolicy.Layers(name, toolpolicy.Scope{}, toolpolicy.Scope{})
 		if len(layers) == 0 || len(layers[0].Allow)+len(layers[0].Deny) == 0 {
 			return "null", true
 		}
@@ -174,7 +175,13 @@ func equalJSON(t *testing.T, a string, b []byte) bool {
 
 // S4-59, S4-60: who decides, by hand.
 func TestDecide(t *testing.T) {
-	type scope = toolpolicy.Scope
+	type scope struct {
+		Profile                string
+		Allow, AlsoAllow, Deny []string
+	}
+	lists := func(s scope) toolpolicy.Scope {
+		return toolpolicy.Scope{Allow: s.Allow, AlsoAllow: s.AlsoAllow, Deny: s.Deny}
+	}
 	mcp := toolpolicy.Tool{Name: "github__list_issues", Group: toolpolicy.GroupMCP}
 	for _, c := range []struct {
 		home, agent scope
@@ -187,6 +194,8 @@ func TestDecide(t *testing.T) {
 		{scope{}, scope{}, toolpolicy.Tool{Name: "read"}, `profile "theclaw"`, "no entry of allow"},
 		{scope{}, scope{AlsoAllow: []string{"read"}}, toolpolicy.Tool{Name: "grep"}, "", ""},
 		{scope{}, scope{AlsoAllow: []string{"apply-patch"}}, toolpolicy.Tool{Name: "apply_patch"}, "", ""},
+		{scope{}, scope{AlsoAllow: []string{"group:fs"}}, toolpolicy.Tool{Name: "apply_patch"}, "", ""},
+		{scope{Profile: "newer"}, scope{AlsoAllow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, `profile "newer", which is not known here`, `deny "*"`},
 		{scope{AlsoAllow: []string{"read"}}, scope{AlsoAllow: []string{"web_fetch"}}, toolpolicy.Tool{Name: "read"}, `profile "theclaw"`, "no entry of allow"},
 		{scope{Profile: "coding"}, scope{}, toolpolicy.Tool{Name: "edit"}, "", ""},
 		{scope{Profile: "coding"}, scope{Profile: "minimal"}, toolpolicy.Tool{Name: "edit"}, `profile "minimal"`, "no entry of allow"},
@@ -204,7 +213,7 @@ func TestDecide(t *testing.T) {
 		{scope{Profile: "full", AlsoAllow: []string{"read"}}, scope{}, toolpolicy.Tool{Name: "exec"}, "", ""},
 		{scope{Profile: "full"}, scope{AlsoAllow: []string{"read"}, Deny: []string{"read"}}, toolpolicy.Tool{Name: "read"}, "agent", `deny "read"`},
 	} {
-		layers := toolpolicy.Layers(c.home, c.agent, toolpolicy.Theclaw)
+		layers := toolpolicy.Layers(cmp.Or(c.agent.Profile, c.home.Profile, toolpolicy.Theclaw), lists(c.home), lists(c.agent))
 		got := toolpolicy.New(layers).Decide(c.tool)
 		name := ""
 		if got.Layer > 0 {
