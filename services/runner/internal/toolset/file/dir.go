@@ -170,6 +170,13 @@ func (d *dir) openFile(name string, info fs.FileInfo) (*os.File, error) {
 	if err != nil {
 		return nil, problem(name, err)
 	}
+	opened, err := f.Stat() // a program may have put another file in its place
+	if err == nil {
+		err = regular(name, opened)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
 }
 

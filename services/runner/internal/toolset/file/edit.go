@@ -103,7 +103,7 @@ func edit(_ context.Context, d *dir, c toolset.Call) ([]change, string, error) {
 	case len(at) == 0:
 		return nil, "", fmt.Errorf("old_text does not occur in %s, nothing was changed: read the file and copy the text with its spaces and line breaks", shown(name))
 	case len(at) > 1 && !a.All:
-		return nil, "", fmt.Errorf("old_text occurs %d times in %s, in %s, nothing was changed: give more of the text around it so that it occurs once, or set replace_all", len(at), shown(name), lines)
+		return nil, "", fmt.Errorf("old_text occurs %s in %s, in %s, nothing was changed: give more of the text around it so that it occurs once, or set replace_all", times(len(at)), shown(name), lines)
 	}
 	n := 1
 	if a.All {
@@ -114,6 +114,14 @@ func edit(_ context.Context, d *dir, c toolset.Call) ([]change, string, error) {
 	}
 	after := e.encode(strings.Replace(text, a.Old, a.New, n))
 	return []change{d.put(name, info, raw, after)}, fmt.Sprintf("edited %s: replaced %s, in %s", shown(name), plural(n, "occurrence"), lines), nil
+}
+
+// times is how often a text occurs.
+func times(n int) string {
+	if n >= maxCounted {
+		return fmt.Sprintf("at least %d times", n)
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // occurrences are where a text occurs, also where two of them overlap: which of these is

@@ -88,6 +88,9 @@ func (h hunk) old() (lines []string) {
 }
 
 // parsePatch divides a patch into sections.
+// maxSections bounds the files of a patch: each is synchronized.
+const maxSections = 200
+
 func parsePatch(text string) ([]section, error) {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), "\n")
 	if strings.TrimSpace(lines[0]) != beginPatch {
@@ -111,6 +114,9 @@ func parsePatch(text string) ([]section, error) {
 		default:
 			return nil, fmt.Errorf("line %d of the patch, %s, does not belong there: a line of a new file begins with +, one of an update with a blank, - or +", number, shown(line))
 		}
+	}
+	if len(all) > maxSections {
+		return nil, fmt.Errorf("the patch changes %d files, and %d are the most: divide it", len(all), maxSections)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("the patch changes no file: name one with *** Add File, *** Update File or *** Delete File")

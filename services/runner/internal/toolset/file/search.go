@@ -32,12 +32,13 @@ const (
 	maxEntries = 1000
 	// maxListed bounds the entries of a directory that ls sorts.
 	maxListed = 10_000
-	// maxPattern bounds a pattern, in bytes, and maxBraces the alternatives of a glob: the
-	// time to match a name grows with their product.
+	// maxPattern bounds a pattern, in bytes, maxBraces the groups of a glob and maxChoices
+	// their alternatives: the time to match a name grows with the product of the groups.
 	maxPattern = 1000
 	maxBraces  = 4
+	maxChoices = 20
 	// maxProgram bounds the instructions of a regular expression, and maxPlain the line that
-	// is searched without a look at the time, in bytes: a search takes their product.
+	// is searched without checking the time, in bytes: a search takes their product.
 	maxProgram = 5000
 	maxPlain   = 16 << 10
 	// maxLine bounds a line, in bytes: a longer one is searched in parts.
@@ -162,6 +163,8 @@ func newGlob(pattern, top string) (glob, error) {
 		return g, fmt.Errorf("the glob has more than %d bytes: use a shorter one", maxPattern)
 	case strings.Count(pattern, "{") > maxBraces:
 		return g, fmt.Errorf("the glob has more than %d groups in braces: use fewer", maxBraces)
+	case strings.Contains(pattern, "{") && strings.Count(pattern, ",") > maxChoices-maxBraces:
+		return g, fmt.Errorf("the glob has more than %d alternatives in braces: use fewer", maxChoices-maxBraces)
 	case !doublestar.ValidatePattern(g.pattern):
 		return g, fmt.Errorf("%s is not a glob, a bracket or a brace is not closed: close it, or put \\ in front of it", shown(pattern))
 	}
@@ -305,6 +308,10 @@ func grep(ctx context.Context, d *dir, c toolset.Call) (string, error) {
 			return nil
 		}
 		defer f.Close()
+		if opened, err := f.Stat(); err != nil || regular(e.Path, opened) != nil { // another file is in its place
+			s.list.unread++
+			return nil
+		}
 		return s.file(ctx, e.Path, f, e.Info.Size())
 	})
 	return s.list.result("nothing matches"), err
@@ -377,8 +384,8 @@ func (s *searched) file(ctx context.Context, name string, f io.Reader, size int6
 		text, _ := e.decode(b)
 		s.in.Reset(strings.NewReader(text))
 	}
-	for line, begin, n := 0, true, 0; ; n++ {
-		if n%1024 == 0 && ctx.Err() != nil {
+	for line, begin := 0, true; ; {
+		if ctx.Err() != nil { // a line may take a second
 			return ctx.Err()
 		}
 		piece, err := s.in.ReadSlice('\n')

@@ -81,7 +81,7 @@ func (r *reader) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	return toolset.Result{Text: text}
+	return toolset.Result{Text: text, Bounded: true}
 }
 
 // writer is a tool that changes files.

@@ -25,6 +25,8 @@ const (
 	stagedAge = 24 * time.Hour
 	// beforeAge is how long previous contents are kept.
 	beforeAge = 7 * 24 * time.Hour
+	// maxBefore bounds the previous contents that are kept, in bytes.
+	maxBefore = 256 << 20
 	// maxManifest bounds a manifest, in bytes: paths and result come from the arguments of a
 	// call, and escapes make them up to six times as long.
 	maxManifest = 16 << 20
@@ -169,9 +171,11 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (_ *transactio
 // commit decides that the transaction will be applied.
 func (tx *transaction) commit() error {
 	if err := tx.dir.Rename(path.Join(tx.name, manifestFile), path.Join(tx.name, readyFile)); err != nil {
+		tx.remove()
 		return fmt.Errorf("the change cannot be prepared, no file was changed: %w", problem(tx.name, err))
 	}
-	return tx.dir.sync(tx.name)
+	_ = tx.dir.sync(tx.name) // the change is decided; apply reports a disk that fails
+	return nil
 }
 
 // apply brings the files to their content after. A file that has neither that nor its
@@ -272,7 +276,10 @@ func (d *dir) write(name string, b []byte, mode fs.FileMode, uid, gid int) error
 		return problem(name, err)
 	}
 	_, err = f.Write(b)
-	err = errors.Join(err, d.own(name, uid, gid), f.Chmod(mode), f.Sync(), f.Close())
+	if os.Geteuid() == 0 && uid != 0 {
+		err = errors.Join(err, f.Chown(uid, gid))
+	}
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err != nil {
 		return problem(name, err)
 	}
@@ -329,6 +336,7 @@ func (d *dir) removeOld(now time.Time) {
 	if err != nil {
 		return
 	}
+	var kept []previous
 	names, _ := f.Readdirnames(maxOld)
 	_ = f.Close() // it was only read
 	for _, name := range names {
@@ -339,8 +347,41 @@ func (d *dir) removeOld(now time.Time) {
 		if !strings.HasPrefix(name, ".") {
 			age = beforeAge
 		}
-		if info, err := d.Lstat(at); err == nil && now.Sub(info.ModTime()) > age {
+		info, err := d.Lstat(at)
+		switch {
+		case err != nil:
+		case now.Sub(info.ModTime()) > age:
 			_ = d.RemoveAll(at)
+		case age == beforeAge:
+			kept = append(kept, previous{at, info.ModTime(), d.size(at)})
 		}
 	}
+	slices.SortFunc(kept, func(a, b previous) int { return b.changed.Compare(a.changed) })
+	sum := int64(0)
+	for _, p := range kept { // the newest first
+		if sum += p.size; sum > maxBefore {
+			_ = d.RemoveAll(p.name)
+		}
+	}
+}
+
+// previous are the previous contents of one call.
+type previous struct {
+	name    string
+	changed time.Time
+	size    int64
+}
+
+// size is the size of the files in a directory.
+func (d *dir) size(name string) (sum int64) {
+	f, err := d.Open(name)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	files, _ := f.Readdir(2 * maxSections) // what cannot be read counts nothing
+	for _, info := range files {
+		sum += info.Size()
+	}
+	return sum
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type Workdirs interface {
 // the command has left in them, when an agent is worked on by many machines
 // (workdir.sync: snapshot).
 //
-//	first command under a lease    after each command, before its result is journaled
+//	first tool under a lease       after each command, before its result is journaled
 //	  Restore: the newest snapshot   Save: scan, write the pieces that are new,
 //	  is laid into the directory     commit the manifest under the lease's fence
 //
@@ -99,7 +100,13 @@ func (k *WorkdirSync) dir(path string) *dir {
 }
 
 func limits(c *registrypb.TurnConfig) workdir.Limits {
-	return workdir.Limits{MaxBytes: c.GetWorkdirMaxBytes(), Ignore: c.GetWorkdirIgnore()}
+	return workdir.Limits{MaxBytes: c.GetWorkdirMaxBytes(), Ignore: ignored(c)}
+}
+
+// ignored are the patterns of what a snapshot does not have: those of the settings, and what the
+// file tools keep of their own work.
+func ignored(c *registrypb.TurnConfig) []string {
+	return append(slices.Clone(c.GetWorkdirIgnore()), ".output/.tx-*", ".output/before-*")
 }
 
 // Restore writes the newest snapshot, once under a lease.
@@ -147,7 +154,7 @@ func (d *dir) ready(ctx context.Context, c *registrypb.TurnConfig, agent string)
 		return nil
 	}
 	// No bound: what is here may have grown beyond it.
-	has, _, err := workdir.Scan(ctx, d.path, workdir.Limits{Ignore: c.GetWorkdirIgnore()}, d.seen)
+	has, _, err := workdir.Scan(ctx, d.path, workdir.Limits{Ignore: ignored(c)}, d.seen)
 	if large := (*workdir.TooLarge)(nil); errors.As(err, &large) {
 		has, err = workdir.Tree{}, d.aside(agent)
 	} else if err == nil {
@@ -161,7 +168,7 @@ func (d *dir) ready(ctx context.Context, c *registrypb.TurnConfig, agent string)
 	}
 	// While it is laid it is made of neither: a crash leaves it to be put aside or, when
 	// nothing was changed since, laid again.
-	if err := workdir.Lay(ctx, d.path, has, want, c.GetWorkdirIgnore(), d.fetch(agent)); err != nil {
+	if err := workdir.Lay(ctx, d.path, has, want, ignored(c), d.fetch(agent)); err != nil {
 		return err
 	}
 	d.base, d.pieces = newest.GetHash(), want.Pieces()
