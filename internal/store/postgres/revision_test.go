@@ -154,6 +154,12 @@ func TestPushesAndChanges(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var writers sync.WaitGroup
+	var used sync.Map // the states by which a message was committed
+	enough := func() bool {
+		n := 0
+		used.Range(func(any, any) bool { n++; return n < 10 })
+		return n == 10
+	}
 	for w := range 4 {
 		engine := []*Engine{one, two}[w%2]
 		writers.Go(func() {
@@ -163,6 +169,7 @@ func TestPushesAndChanges(t *testing.T) {
 				switch {
 				case err == nil:
 					n++
+					used.Store(rev, true)
 				case errors.Is(err, store.ErrRevision):
 					list, err := engine.Counts().Revisions(t.Context(), 1)
 					if err != nil {
@@ -177,8 +184,8 @@ func TestPushesAndChanges(t *testing.T) {
 			}
 		})
 	}
-	heads := map[int64]int64{} // of the inbox, when a state was visible
-	for range 100 {
+	heads := map[int64]int64{}                            // of the inbox, when a state was visible
+	for n := 0; n < 100 || n < 20_000 && !enough(); n++ { // a busy machine commits little between two changes
 		if r, err = counts.PutRevision(t.Context(), r.Rev, []byte(fmt.Sprint(r.Rev)), 4); err != nil {
 			t.Fatal(err)
 		}
