@@ -156,7 +156,7 @@ install: build ## put the programs into PREFIX/bin, or where `go install` would;
 WITHOUT ?= root,mount,namespaces,postgres,bubblewrap,tmux
 PROOF_TAG := -tags=proof,$(TAGS)
 GO_TEST = packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $(MODULES:%=%/...)); \
-	go test -timeout 30m $(if $(SKIP),-skip '$(SKIP)') $$packages
+	go test -timeout 30m -parallel 4 $(if $(SKIP),-skip '$(SKIP)') $$packages
 
 .PHONY: examples
 examples: ## make what the clients in Python and TypeScript need (protoc, npm; see docs/calling.md)
