@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,9 @@ func TestLauncherDeathKillsTree(t *testing.T) {
 			await(t, "the end of the tree", gone)
 			if o := <-ended; o.err != nil || o.r.Signal != "SIGKILL" {
 				t.Errorf("got %+v, %v, want SIGKILL", o.r, o.err)
+			}
+			for len(childrenOf(t, os.Getpid())) > 0 { // a launcher that is ending may still take an order
+				runtime.Gosched()
 			}
 			if r, err := s.Run(t.Context(), Command{Shell: "echo again", Workdir: dir}); err != nil || string(r.Stdout) != "again\n" {
 				t.Errorf("after it: got %+v, %v", r, err)
