@@ -131,9 +131,6 @@ func (s Spec) settings(d Dir) ([]byte, error) {
 			}
 		}
 	}
-	if _, err := d.load(text, codes.InvalidArgument, nil); err != nil {
-		return nil, err
-	}
 	return text, nil
 }
 

@@ -52,14 +52,14 @@ type Config struct {
 	Approvals string
 	Tools     Tools
 	// HomeTools are the lists for all agents of the home, which decide besides those of the agent.
-	HomeTools ToolLists
+	HomeTools toolpolicy.Scope
 }
 
 // Tools choose which tools the model has. Profile is theclaw (default), minimal, coding,
 // messaging, full or agentclaw.
 type Tools struct {
 	Profile string
-	ToolLists
+	toolpolicy.Scope
 	WebFetch, HTTP WebTool
 }
 
@@ -71,9 +71,6 @@ type WebTool struct {
 	Timeout      time.Duration
 	AllowPrivate []string
 }
-
-// ToolLists allow and deny tools: names, groups and patterns of package toolpolicy.
-type ToolLists struct{ Allow, AlsoAllow, Deny []string }
 
 // Pai names the model. The defaults are openai and gpt-4o.
 type Pai struct{ Provider, Model string }

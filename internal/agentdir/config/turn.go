@@ -20,9 +20,11 @@ func FromValues(values map[string]string) Config {
 			_ = fields[i].Parse(&c, text)
 		}
 	}
-	for key, list := range c.HomeTools.keys() {
-		*list = parseList(values[HomeKey+key])
-	}
+	c.ForHome(func() {
+		for _, key := range ToolKeys() {
+			_ = index[key].Parse(&c, values[HomeKey+key])
+		}
+	})
 	return c
 }
 
@@ -32,17 +34,12 @@ const HomeKey = "agents.defaults."
 // ToolKeys are the keys that are kept separately for home and agent.
 func ToolKeys() []string { return []string{"tools.allow", "tools.also_allow", "tools.deny"} }
 
-// keys are the lists by the keys of the settings that have them.
-func (l *ToolLists) keys() map[string]*[]string {
-	return map[string]*[]string{"tools.allow": &l.Allow, "tools.also_allow": &l.AlsoAllow, "tools.deny": &l.Deny}
-}
-
 // ForHome calls read, which reads settings of all agents of a home into c: the lists of
 // tools are then those of the home, and those of the agent stay as they are.
 func (c *Config) ForHome(read func()) {
-	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
+	c.Tools.Scope, c.HomeTools = c.HomeTools, c.Tools.Scope
 	read()
-	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
+	c.Tools.Scope, c.HomeTools = c.HomeTools, c.Tools.Scope
 }
 
 func (w WebTool) limits() *registryv1.WebLimits {
@@ -52,16 +49,11 @@ func (w WebTool) limits() *registryv1.WebLimits {
 // ToolLayers are the policies by which tools are allowed. reply.message_tool allows the tool
 // for messages in every profile.
 func (c *Config) ToolLayers() []toolpolicy.Layer {
-	home, agent := scope(c.HomeTools), scope(c.Tools.ToolLists)
 	var extra []string
 	if c.Reply.MessageTool {
 		extra = append(extra, "message")
 	}
-	return toolpolicy.Layers(c.Tools.Profile, home, agent, extra...)
-}
-
-func scope(l ToolLists) toolpolicy.Scope {
-	return toolpolicy.Scope{Allow: l.Allow, AlsoAllow: l.AlsoAllow, Deny: l.Deny}
+	return toolpolicy.Layers(c.Tools.Profile, c.HomeTools, c.Tools.Scope, extra...)
 }
 
 // TurnConfig returns what a runner needs of the settings, for a turn and for what shows or

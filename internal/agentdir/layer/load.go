@@ -22,6 +22,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // File is a settings file: the name shown in messages and origins, and its bytes.
@@ -199,8 +200,8 @@ func (l *Loaded) checkAcross(in Layers, home *Home) (problems []Problem) {
 	}
 	for _, of := range []struct {
 		prefix, whose string
-		config.ToolLists
-	}{{config.HomeKey, "the home", c.HomeTools}, {"", "the agent", c.Tools.ToolLists}} {
+		toolpolicy.Scope
+	}{{config.HomeKey, "the home", c.HomeTools}, {"", "the agent", c.Tools.Scope}} {
 		if len(of.Allow) > 0 && len(of.AlsoAllow) > 0 {
 			add(of.prefix+"tools.also_allow", "tools.allow and tools.also_allow cannot both be set for "+of.whose+"; keep one of them")
 		}

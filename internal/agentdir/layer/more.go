@@ -190,11 +190,7 @@ func (l *layer) groupChat(kv *ast.MappingValueNode, full string, g *GroupChat) {
 // list adds the settings to those that are shown.
 func (m *more) list(add func(key, value string)) {
 	if m.fallbacks != nil {
-		quoted := make([]string, len(m.fallbacks))
-		for i, f := range m.fallbacks {
-			quoted[i] = config.Quote(f)
-		}
-		add("model.fallbacks", "["+strings.Join(quoted, ", ")+"]")
+		add("model.fallbacks", config.FlowList(m.fallbacks))
 	}
 	for _, path := range slices.Sorted(maps.Keys(m.search)) {
 		add(path, m.search[path])
