@@ -308,25 +308,21 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	u.done = done
 }
 
-// outcome makes a call, unless it was refused when its intent was journaled: the settings may have
-// changed since, and its class is not that of a call that runs. A call that may have begun, of
-// a tool that finishes what an earlier run has left, is made whatever they say now.
+// outcome makes a call, unless it is refused or was refused when its intent was journaled: the
+// settings may have changed since, and its class is not that of a call that runs. A call that may
+// have begun, of a tool that finishes what an earlier run has left, is made whatever they say now.
 func (c *Calls) outcome(ctx context.Context, u *use) Result {
-	refusal := c.Set.refusal(u.call)
-	if refusal == "" && classes[c.Set.Class(u.call)] != u.row.GetClass() {
+	ctx, span := c.Trace.Tool(ctx, u.call.Name, u.call.Key)
+	defer span.End()
+	tool, refusal := c.Set.decide(u.call)
+	_, finishes := tool.(Finisher)
+	switch {
+	case refusal == "" && classes[tool.Class(u.call)] != u.row.GetClass():
 		return Failed("nothing was run: the call was refused when it was made, and the settings have changed since; make it again")
-	}
-	tool := c.Set.understands(u.call)
-	if _, ok := tool.(Finisher); ok && refusal != "" && u.begun && u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT {
+	case finishes && u.begun && u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT:
 		return tool.Run(ctx, u.call)
 	}
-	return c.traced(ctx, u.call)
-}
-
-func (c *Calls) traced(ctx context.Context, call Call) Result {
-	ctx, span := c.Trace.Tool(ctx, call.Name, call.Key)
-	defer span.End()
-	return c.Set.Run(ctx, call)
+	return c.Set.Run(ctx, u.call)
 }
 
 // commit journals the results of a group in their order: in one write, unless they are
@@ -362,7 +358,8 @@ func (c *Calls) finished(u *use) {
 	if u.row.GetState() != registrypb.StepState_STEP_STATE_DONE {
 		return
 	}
-	if f, ok := c.Set.understands(u.call).(Finisher); ok {
+	tool, _ := c.Set.decide(u.call)
+	if f, ok := tool.(Finisher); ok {
 		f.Finished(u.call)
 	}
 }

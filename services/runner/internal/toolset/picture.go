@@ -15,12 +15,8 @@ var (
 	solid   = regexp.MustCompile(`[A-Za-z0-9+/_-]{512,}={0,2}`)
 )
 
-// WithoutPictures is a text that a tool returns as part of JSON, with a note where a picture
-// was (S1-51).
-func WithoutPictures(s string) string { return withoutPictures(s) }
-
-// withoutPictures is a text with a note where a picture was (S1-51).
-func withoutPictures(s string) string {
+// WithoutPictures is a text with a note where a picture was (S1-51).
+func WithoutPictures(s string) string {
 	s = dataURL.ReplaceAllStringFunc(s, note)
 	return blob.ReplaceAllStringFunc(s, func(m string) string {
 		return blob.FindStringSubmatch(m)[1] + note(m) + `"`
@@ -32,5 +28,5 @@ func note(m string) string { return fmt.Sprintf("[picture left out, %d bytes]", 
 // OutputText is a piece of output as a watcher may read it. A piece may hold a part of a
 // picture only, so that all that looks like one is left out.
 func OutputText(b []byte) string {
-	return solid.ReplaceAllStringFunc(withoutPictures(sandbox.Text(b)), note)
+	return solid.ReplaceAllStringFunc(WithoutPictures(sandbox.Text(b)), note)
 }

@@ -29,7 +29,7 @@ type Output struct {
 
 // JSON is the output in at most MaxResult bytes: escapes can make it six times as long.
 func (out Output) JSON() []byte {
-	out.Stdout, out.Stderr = withoutPictures(out.Stdout), withoutPictures(out.Stderr)
+	out.Stdout, out.Stderr = WithoutPictures(out.Stdout), WithoutPictures(out.Stderr)
 	for {
 		b, err := json.Marshal(out)
 		if err != nil {
@@ -92,7 +92,7 @@ func (r Result) encode() []byte {
 	case len(r.JSON) > 0:
 		return Fit(r.JSON)
 	}
-	text := withoutPictures(r.Text)
+	text := WithoutPictures(r.Text)
 	if !r.Bounded {
 		text = ends(text)
 	}
@@ -147,7 +147,7 @@ func Note(result []byte, text string) []byte {
 func Fit(result json.RawMessage) []byte {
 	text, _ := boundary.Text(string(result), 0)
 	result = json.RawMessage(text)
-	if small := withoutPictures(string(result)); len(small) <= MaxResult && json.Valid([]byte(small)) {
+	if small := WithoutPictures(string(result)); len(small) <= MaxResult && json.Valid([]byte(small)) {
 		return []byte(small)
 	}
 	out, problem := decode(result)

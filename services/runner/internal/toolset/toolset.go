@@ -204,11 +204,9 @@ func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 // layers are those of the settings. A registry that sends none is older than they are.
 func layers(c *registrypb.TurnConfig) []toolpolicy.Layer {
 	if len(c.GetToolLayers()) == 0 {
-		var extra []string
-		if c.GetMessageTool() {
-			extra = append(extra, "message")
-		}
-		return toolpolicy.Layers(toolpolicy.Theclaw, toolpolicy.Scope{}, toolpolicy.Scope{}, extra...)
+		d := config.Default()
+		d.Reply.MessageTool = c.GetMessageTool()
+		return d.ToolLayers()
 	}
 	out := make([]toolpolicy.Layer, len(c.GetToolLayers()))
 	for n, l := range c.GetToolLayers() {
@@ -256,45 +254,36 @@ func (s Set) Offered() []model.Tool { return s.offered }
 
 // Class is the class of a call. One that is refused runs nothing and reads.
 func (s Set) Class(c Call) Class {
-	if tool := s.known(c); tool != nil {
-		return tool.Class(c)
+	tool, refusal := s.decide(c)
+	if refusal != "" {
+		return Read
 	}
-	return Read
-}
-
-// known is the offered tool that understands a call; nil: there is none.
-func (s Set) known(c Call) Tool {
-	if s.refusal(c) != "" {
-		return nil
-	}
-	return s.understands(c)
-}
-
-// understands is the tool that understands a call, offered or not; nil: there is none.
-func (s Set) understands(c Call) Tool {
-	if tool, ok := s.all.find(c.Name); ok && c.Problem == "" && fits(tool.Spec(), c.Args) == "" {
-		return tool
-	}
-	return nil
+	return tool.Class(c)
 }
 
 // Run makes one call; the result of one that is refused says why.
 func (s Set) Run(ctx context.Context, c Call) Result {
-	if why := s.refusal(c); why != "" {
-		return Failed(why)
+	tool, refusal := s.decide(c)
+	if refusal != "" {
+		return Failed(refusal)
 	}
-	tool, _ := s.all.find(c.Name)
 	return tool.Run(ctx, c)
 }
 
-// refusal is why a call is not made, for the model; empty: it is.
-func (s Set) refusal(c Call) string {
+// decide returns the tool that understands a call, offered or not; nil: there is none. refusal is
+// why the call is not made, for the model; empty: it is.
+func (s Set) decide(c Call) (tool Tool, refusal string) {
 	if c.Problem != "" {
-		return c.Problem
+		return nil, c.Problem
 	}
 	n, ok := s.all.index(c.Name)
-	if ok && s.decisions[n].Allowed {
-		return fits(s.all.specs[n], c.Args)
+	if ok {
+		if refusal = fits(s.all.specs[n], c.Args); refusal == "" {
+			tool = s.all.tools[n]
+		}
+		if s.decisions[n].Allowed {
+			return tool, refusal
+		}
 	}
 	why := fmt.Sprintf("tool %q is not available here", c.Name)
 	if ok {
@@ -304,10 +293,10 @@ func (s Set) refusal(c Call) string {
 	}
 	for n, spec := range s.all.specs {
 		if spec.Needs&Program != 0 && s.has(spec.Name) {
-			return why + "; to run a command there is " + s.all.specs[n].Name
+			return tool, why + "; to run a command there is " + s.all.specs[n].Name
 		}
 	}
-	return why
+	return tool, why
 }
 
 // names are those of the offered tools.

@@ -47,11 +47,11 @@ func TestReportPanic(t *testing.T) {
 // turn.
 func TestReportPanicOfGroup(t *testing.T) {
 	var log bytes.Buffer
-	p := toolset.Panic{Value: "hush", Stack: []byte("tool.go:7")}
+	p := toolset.Panic{Value: "broken", Stack: []byte("tool.go:7")}
 	if why := reportPanic(slog.New(slog.NewTextHandler(&log, nil)), p); why != "the runner's log says what" {
 		t.Errorf("reported %q", why)
 	}
-	if got := log.String(); !strings.Contains(got, "panic=hush") || !strings.Contains(got, "stack=tool.go:7\n") {
+	if got := log.String(); !strings.Contains(got, "panic=broken") || !strings.Contains(got, "stack=tool.go:7\n") {
 		t.Errorf("the log has %s", got)
 	}
 }

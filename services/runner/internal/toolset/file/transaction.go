@@ -276,7 +276,7 @@ func (d *dir) write(name string, b []byte, mode fs.FileMode, uid, gid int) error
 		return problem(name, err)
 	}
 	_, err = f.Write(b)
-	if os.Geteuid() == 0 && uid != 0 {
+	if gives(uid) {
 		err = errors.Join(err, f.Chown(uid, gid))
 	}
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
@@ -286,9 +286,13 @@ func (d *dir) write(name string, b []byte, mode fs.FileMode, uid, gid int) error
 	return nil
 }
 
-// own gives a file to a user. Only root can, and programs in the sandbox are not root.
+// gives reports whether a file is to be given to a user. Only root can, and programs in the
+// sandbox are not root.
+func gives(uid int) bool { return os.Geteuid() == 0 && uid != 0 }
+
+// own gives a directory to a user.
 func (d *dir) own(name string, uid, gid int) error {
-	if os.Geteuid() != 0 || uid == 0 {
+	if !gives(uid) {
 		return nil
 	}
 	return d.Lchown(name, uid, gid)

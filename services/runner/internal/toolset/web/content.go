@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// read is the content of a response as text. title is that of a page.
+// read is the content of a response as text. title is the title of a page.
 func read(r response) (title, text string) {
 	kind := mediaType(r)
 	switch {

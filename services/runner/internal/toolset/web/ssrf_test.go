@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// The addresses of the suite: literals in every form, names, and redirects. PORT is that of
+// The addresses of the suite: literals in every form, names, and redirects. PORT is the port of
 // the target.
 var (
 	ssrfLiterals = strings.Fields(`
