@@ -83,6 +83,7 @@ var before = map[string]string{
 	"agentctl explain alice 1":                                               "agentctl send alice hello --wait",
 	"agentctl memory compact alice threads/peers/cli-cli":                    "agentctl config set alice compaction.strategy truncate",
 	"agentctl explain alice 17":                                              "messages 17",
+	"agentctl explain alice 17 --diff":                                       "messages 17",
 	"agentctl export alice bob.tar --peer bob":                               "bob",
 	"agentctl export alice - --peer external:telegram:main:dm:12:12 | tar t": `agentctl config set alice pai.provider offline; agentctl send alice --source external:telegram:main:dm:12:12 --type message --content '{"channel_id":"main","peer_id":"12","session_id":"12","text":"hi"}'`,
 	"agentctl init alice":                                                    "agentctl rm alice --force --yes",

@@ -91,4 +91,19 @@ func TestToolsWorkOnFiles(t *testing.T) {
 			t.Errorf("explain does not show %s:\n%s", want, said)
 		}
 	}
+	said = done(t, do, "explain", "a1", "1", "--diff").out
+	if want := "\nedit (tool:3:1)\n--- a/add.sh\n+++ b/add.sh\n@@ -1 +1 @@\n-add() { echo $(($1 - $2)); }\n+add() { echo $(($1 + $2)); }\n"; !strings.HasSuffix(said, want) {
+		t.Errorf("%s\ndoes not end with%s", said, want)
+	}
+	if o := done(t, do, "explain", "a1", "2", "--diff"); !strings.Contains(o.err, "No changes of files by tools are kept") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	var row struct {
+		Changes []struct{ Step, Tool, Path, Diff string }
+	}
+	if row = answerOf[struct {
+		Changes []struct{ Step, Tool, Path, Diff string }
+	}](t, do, "explain", "a1", "1", "--diff"); len(row.Changes) != 1 || row.Changes[0].Path != "add.sh" || row.Changes[0].Tool != "edit" {
+		t.Errorf("%+v", row)
+	}
 }

@@ -89,11 +89,8 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		return prompt.Scope{}, err
 	}
 	claim.Files = config.AddIdentity(claim.GetFiles(), value["identity.name"], value["identity.theme"], value["identity.emoji"])
-	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId()); err != nil {
+	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId(), value); err != nil {
 		return prompt.Scope{}, err
-	}
-	if dir := value["workspace"]; dir != "" {
-		claim.Config.Workdir = dir
 	}
 	if !same {
 		claim.Files = slices.DeleteFunc(claim.GetFiles(), func(f *registrypb.ContextFile) bool {
@@ -182,8 +179,12 @@ func (s *Service) contextFiles(ctx context.Context, req *runnerpb.BuildContextRe
 	return files, nil
 }
 
-// workdir is the working directory that the tool hints name; empty: it is not known.
-func (s *Service) workdir(ctx context.Context, agentID string) (string, error) {
+// workdir is the working directory that the settings of an agent name, or the registry; empty: it is not
+// known.
+func (s *Service) workdir(ctx context.Context, agentID string, value map[string]string) (string, error) {
+	if dir := value["workspace"]; dir != "" {
+		return dir, nil
+	}
 	a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: agentID})
 	if dir := a.GetAgent().GetDir(); dir != "" {
 		return dir + "/workdir", err

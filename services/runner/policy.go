@@ -24,5 +24,6 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_ListProviders_FullMethodName: owner,
 		runnerpb.RunnerService_TestProvider_FullMethodName:  waits,
 		runnerpb.ToolService_ListTools_FullMethodName:       owner,
+		runnerpb.ToolService_GetChanges_FullMethodName:      owner,
 	}
 }

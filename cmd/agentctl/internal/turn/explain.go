@@ -43,14 +43,19 @@ type delivery struct {
 }
 
 func explainCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	var diff bool
+	c := &cobra.Command{
 		Use:   "explain ID MESSAGE",
 		Short: "Show what happened to one message",
 		Long: `Show the history of one message: when it arrived, which runner processed it, each model
 call and tool, what failed, the reply, and its delivery. For messages that were answered
 together it shows which one has the reply and which were merged into it. MESSAGE is the
-id that send printed, or a run id.`,
+id that send printed, or a run id.
+
+--diff adds how tools have changed files of the working directory: what write, edit and
+apply_patch did, for 7 days. What commands changed is not recorded.`,
 		Example: `  agentctl explain alice 17
+  agentctl explain alice 17 --diff
   agentctl explain alice 17 --json | jq .steps`,
 		RunE: func(c *cobra.Command, args []string) error {
 			inbox, run, err := command.MessageID(args[1])
@@ -61,14 +66,26 @@ id that send printed, or a run id.`,
 			if err != nil {
 				return err
 			}
-			return e.Print(full(r.GetTurn()), []string{r.GetTurn().GetKey()}, func() error {
+			a, leftOut := full(r.GetTurn()), int32(0)
+			if diff {
+				if a.Changes, leftOut, err = changesOf(c, e, r.GetTurn()); err != nil {
+					return err
+				}
+			}
+			return e.Print(a, []string{r.GetTurn().GetKey()}, func() error {
 				for _, l := range History(r.GetTurn()) {
 					fmt.Fprintln(e.Out, l.render(e))
 				}
-				return explainAgent(c, e, r.GetTurn())
+				if err := explainAgent(c, e, r.GetTurn()); err != nil || !diff {
+					return err
+				}
+				showChanges(e, a.Changes, leftOut)
+				return nil
 			})
 		},
 	}
+	c.Flags().BoolVar(&diff, "diff", false, "also how tools have changed files")
+	return c
 }
 
 // explainAgent adds why no runner works on a message, where its agent is the reason.

@@ -53,6 +53,7 @@ type account struct {
 	Attempts       []attempt `json:"attempts,omitempty"`
 	Steps          []step    `json:"steps,omitempty"`
 	Delivery       *delivery `json:"delivery,omitempty"`
+	Changes        []change  `json:"changes,omitempty"` // with --diff
 }
 
 // attempt is one that ended without an answer.

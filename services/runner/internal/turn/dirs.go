@@ -18,34 +18,47 @@ func localDirs(agentID, root string, c *registrypb.TurnConfig) (err error) {
 	if c == nil {
 		return nil
 	}
-	if shared := c.GetWorkdirShared(); shared != "" {
-		// Its name is that of the agent; what is above it is there, or it is not shared.
-		c.Workdir = filepath.Join(shared, filepath.Base(agentID))
+	at := Workdir(agentID, root, c)
+	if c.GetWorkdirShared() != "" {
+		// What is above it is there, or it is not shared.
+		c.Workdir = at
 		if err := os.Mkdir(c.GetWorkdir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make working directory of agent %s: %w", agentID, err)
 		}
 	} else if root != "" {
-		if c.Workdir, err = makeDir(agentID, root, "workdir"); err != nil {
+		if c.Workdir, err = makeDir(agentID, at, "working directory"); err != nil {
 			return err
 		}
-	} else if dir := c.GetWorkdir(); dir != "" {
+	} else if at != "" {
 		// Not with what is above it: that would make a deleted agent's directory again. Where
 		// that is missing, the tools report it.
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("make working directory of agent %s: %w", agentID, err)
 		}
 	}
 	if root != "" {
-		c.SessionsDir, err = makeDir(agentID, root, "sessions")
+		c.SessionsDir, err = makeDir(agentID, filepath.Join(root, filepath.Base(agentID), "sessions"), "directory of sessions")
 	}
 	return err
 }
 
-// makeDir makes a directory of an agent. The id was checked where the agent was made.
-func makeDir(agentID, root, name string) (string, error) {
-	path := filepath.Join(root, filepath.Base(agentID), name)
+// Workdir is the working directory of an agent on the machine of a runner: below the directory that all
+// runners have, else below root, else where the registry says. The id was checked where the agent was
+// made.
+func Workdir(agentID, root string, c *registrypb.TurnConfig) string {
+	if shared := c.GetWorkdirShared(); shared != "" {
+		return filepath.Join(shared, filepath.Base(agentID))
+	}
+	if root != "" {
+		return filepath.Join(root, filepath.Base(agentID), "workdir")
+	}
+	return c.GetWorkdir()
+}
+
+// makeDir makes a directory of an agent.
+func makeDir(agentID, path, what string) (string, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return "", fmt.Errorf("make %s of agent %s: %w", name, agentID, err)
+		return "", fmt.Errorf("make %s of agent %s: %w", what, agentID, err)
 	}
 	return path, nil
 }

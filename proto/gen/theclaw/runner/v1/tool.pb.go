@@ -22,6 +22,180 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GetChangesRequest names calls.
+type GetChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// call_keys are the keys of turn and step, with a colon between.
+	CallKeys      []string `protobuf:"bytes,2,rep,name=call_keys,json=callKeys,proto3" json:"call_keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetChangesRequest) Reset() {
+	*x = GetChangesRequest{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetChangesRequest) ProtoMessage() {}
+
+func (x *GetChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetChangesRequest.ProtoReflect.Descriptor instead.
+func (*GetChangesRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetChangesRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *GetChangesRequest) GetCallKeys() []string {
+	if x != nil {
+		return x.CallKeys
+	}
+	return nil
+}
+
+// GetChangesResponse is what the calls have changed.
+type GetChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// changes in the order of the keys, at most 2 MiB.
+	Changes []*FileChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// left_out is how many changes are not in the response because it would be larger.
+	LeftOut       int32 `protobuf:"varint,2,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetChangesResponse) Reset() {
+	*x = GetChangesResponse{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetChangesResponse) ProtoMessage() {}
+
+func (x *GetChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetChangesResponse.ProtoReflect.Descriptor instead.
+func (*GetChangesResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetChangesResponse) GetChanges() []*FileChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *GetChangesResponse) GetLeftOut() int32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+// FileChange is how a call changed a file.
+type FileChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// call_key of the call.
+	CallKey string `protobuf:"bytes,1,opt,name=call_key,json=callKey,proto3" json:"call_key,omitempty"`
+	// path of the file, below the working directory.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// diff is a unified diff, or one line that says why there is none.
+	Diff          string `protobuf:"bytes,3,opt,name=diff,proto3" json:"diff,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileChange) Reset() {
+	*x = FileChange{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileChange) ProtoMessage() {}
+
+func (x *FileChange) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
+func (*FileChange) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *FileChange) GetCallKey() string {
+	if x != nil {
+		return x.CallKey
+	}
+	return ""
+}
+
+func (x *FileChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileChange) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
 // ListToolsRequest names an agent.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -33,7 +207,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +219,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +232,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListToolsRequest) GetAgentId() string {
@@ -82,7 +256,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -94,7 +268,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -107,7 +281,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListToolsResponse) GetTools() []*Tool {
@@ -148,7 +322,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -160,7 +334,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -173,7 +347,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Tool) GetName() string {
@@ -229,7 +403,19 @@ var File_theclaw_runner_v1_tool_proto protoreflect.FileDescriptor
 
 const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctheclaw/runner/v1/tool.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\"8\n" +
+	"\x1ctheclaw/runner/v1/tool.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\"h\n" +
+	"\x11GetChangesRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12-\n" +
+	"\tcall_keys\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\bcallKeys\"h\n" +
+	"\x12GetChangesResponse\x127\n" +
+	"\achanges\x18\x01 \x03(\v2\x1d.theclaw.runner.v1.FileChangeR\achanges\x12\x19\n" +
+	"\bleft_out\x18\x02 \x01(\x05R\aleftOut\"O\n" +
+	"\n" +
+	"FileChange\x12\x19\n" +
+	"\bcall_key\x18\x01 \x01(\tR\acallKey\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04diff\x18\x03 \x01(\tR\x04diff\"8\n" +
 	"\x10ListToolsRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"Z\n" +
 	"\x11ListToolsResponse\x12-\n" +
@@ -243,8 +429,10 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\x05class\x18\x04 \x01(\tR\x05class\x12\x14\n" +
 	"\x05sends\x18\x05 \x01(\tR\x05sends\x12\x16\n" +
 	"\x06denied\x18\x06 \x01(\tR\x06denied\x12\x16\n" +
-	"\x06schema\x18\a \x01(\tR\x06schema2e\n" +
-	"\vToolService\x12V\n" +
+	"\x06schema\x18\a \x01(\tR\x06schema2\xc0\x01\n" +
+	"\vToolService\x12Y\n" +
+	"\n" +
+	"GetChanges\x12$.theclaw.runner.v1.GetChangesRequest\x1a%.theclaw.runner.v1.GetChangesResponse\x12V\n" +
 	"\tListTools\x12#.theclaw.runner.v1.ListToolsRequest\x1a$.theclaw.runner.v1.ListToolsResponseB\xc8\x01\n" +
 	"\x15com.theclaw.runner.v1B\tToolProtoP\x01Z>github.com/theclaw/agents/proto/gen/theclaw/runner/v1;runnerv1\xa2\x02\x03TRX\xaa\x02\x11Theclaw.Runner.V1\xca\x02\x11Theclaw\\Runner\\V1\xe2\x02\x1dTheclaw\\Runner\\V1\\GPBMetadata\xea\x02\x13Theclaw::Runner::V1b\x06proto3"
 
@@ -260,21 +448,27 @@ func file_theclaw_runner_v1_tool_proto_rawDescGZIP() []byte {
 	return file_theclaw_runner_v1_tool_proto_rawDescData
 }
 
-var file_theclaw_runner_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_theclaw_runner_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_theclaw_runner_v1_tool_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),  // 0: theclaw.runner.v1.ListToolsRequest
-	(*ListToolsResponse)(nil), // 1: theclaw.runner.v1.ListToolsResponse
-	(*Tool)(nil),              // 2: theclaw.runner.v1.Tool
+	(*GetChangesRequest)(nil),  // 0: theclaw.runner.v1.GetChangesRequest
+	(*GetChangesResponse)(nil), // 1: theclaw.runner.v1.GetChangesResponse
+	(*FileChange)(nil),         // 2: theclaw.runner.v1.FileChange
+	(*ListToolsRequest)(nil),   // 3: theclaw.runner.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),  // 4: theclaw.runner.v1.ListToolsResponse
+	(*Tool)(nil),               // 5: theclaw.runner.v1.Tool
 }
 var file_theclaw_runner_v1_tool_proto_depIdxs = []int32{
-	2, // 0: theclaw.runner.v1.ListToolsResponse.tools:type_name -> theclaw.runner.v1.Tool
-	0, // 1: theclaw.runner.v1.ToolService.ListTools:input_type -> theclaw.runner.v1.ListToolsRequest
-	1, // 2: theclaw.runner.v1.ToolService.ListTools:output_type -> theclaw.runner.v1.ListToolsResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	2, // 0: theclaw.runner.v1.GetChangesResponse.changes:type_name -> theclaw.runner.v1.FileChange
+	5, // 1: theclaw.runner.v1.ListToolsResponse.tools:type_name -> theclaw.runner.v1.Tool
+	0, // 2: theclaw.runner.v1.ToolService.GetChanges:input_type -> theclaw.runner.v1.GetChangesRequest
+	3, // 3: theclaw.runner.v1.ToolService.ListTools:input_type -> theclaw.runner.v1.ListToolsRequest
+	1, // 4: theclaw.runner.v1.ToolService.GetChanges:output_type -> theclaw.runner.v1.GetChangesResponse
+	4, // 5: theclaw.runner.v1.ToolService.ListTools:output_type -> theclaw.runner.v1.ListToolsResponse
+	4, // [4:6] is the sub-list for method output_type
+	2, // [2:4] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_tool_proto_init() }
@@ -288,7 +482,7 @@ func file_theclaw_runner_v1_tool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_tool_proto_rawDesc), len(file_theclaw_runner_v1_tool_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,15 +19,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ToolService_ListTools_FullMethodName = "/theclaw.runner.v1.ToolService/ListTools"
+	ToolService_GetChanges_FullMethodName = "/theclaw.runner.v1.ToolService/GetChanges"
+	ToolService_ListTools_FullMethodName  = "/theclaw.runner.v1.ToolService/ListTools"
 )
 
 // ToolServiceClient is the client API for ToolService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ToolService reports which tools agents have.
+// ToolService reports which tools agents have, and what they changed.
 type ToolServiceClient interface {
+	// GetChanges returns what calls of the tools that write files have changed. It is kept
+	// for 7 days, on the machine whose runner made the call, among the files that the programs
+	// of the agent can write. Of calls without changes there is nothing.
+	// NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
+	GetChanges(ctx context.Context, in *GetChangesRequest, opts ...grpc.CallOption) (*GetChangesResponse, error)
 	// ListTools answers all tools of this runner, by name, and which of them the
 	// settings of an agent offer to its model; there are never many.
 	// NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
@@ -40,6 +46,16 @@ type toolServiceClient struct {
 
 func NewToolServiceClient(cc grpc.ClientConnInterface) ToolServiceClient {
 	return &toolServiceClient{cc}
+}
+
+func (c *toolServiceClient) GetChanges(ctx context.Context, in *GetChangesRequest, opts ...grpc.CallOption) (*GetChangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetChangesResponse)
+	err := c.cc.Invoke(ctx, ToolService_GetChanges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *toolServiceClient) ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error) {
@@ -56,8 +72,13 @@ func (c *toolServiceClient) ListTools(ctx context.Context, in *ListToolsRequest,
 // All implementations must embed UnimplementedToolServiceServer
 // for forward compatibility.
 //
-// ToolService reports which tools agents have.
+// ToolService reports which tools agents have, and what they changed.
 type ToolServiceServer interface {
+	// GetChanges returns what calls of the tools that write files have changed. It is kept
+	// for 7 days, on the machine whose runner made the call, among the files that the programs
+	// of the agent can write. Of calls without changes there is nothing.
+	// NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
+	GetChanges(context.Context, *GetChangesRequest) (*GetChangesResponse, error)
 	// ListTools answers all tools of this runner, by name, and which of them the
 	// settings of an agent offer to its model; there are never many.
 	// NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
@@ -72,6 +93,9 @@ type ToolServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedToolServiceServer struct{}
 
+func (UnimplementedToolServiceServer) GetChanges(context.Context, *GetChangesRequest) (*GetChangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetChanges not implemented")
+}
 func (UnimplementedToolServiceServer) ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTools not implemented")
 }
@@ -94,6 +118,24 @@ func RegisterToolServiceServer(s grpc.ServiceRegistrar, srv ToolServiceServer) {
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&ToolService_ServiceDesc, srv)
+}
+
+func _ToolService_GetChanges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).GetChanges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_GetChanges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).GetChanges(ctx, req.(*GetChangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _ToolService_ListTools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -121,6 +163,10 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "theclaw.runner.v1.ToolService",
 	HandlerType: (*ToolServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "GetChanges",
+			Handler:    _ToolService_GetChanges_Handler,
+		},
 		{
 			MethodName: "ListTools",
 			Handler:    _ToolService_ListTools_Handler,

@@ -53,6 +53,7 @@ type entry struct {
 	Before string      `json:"before,omitempty"` // digest; empty: there was no file
 	After  string      `json:"after,omitempty"`  // digest; empty: the file is removed
 	Mode   fs.FileMode `json:"mode"`
+	Diff   string      `json:"diff,omitempty"` // how the change was made, for people
 }
 
 // change is an entry with its contents.
@@ -72,11 +73,14 @@ type transaction struct {
 	Files []entry `json:"files"`
 }
 
-func id(c toolset.Call) string { return digest([]byte(c.Key))[:16] }
+func id(key string) string { return digest([]byte(key))[:16] }
 
 // stagedDir is the directory of the new contents of a call, beforeDir of the previous ones.
-func stagedDir(c toolset.Call) string { return path.Join(outputDir, ".tx-"+id(c)) }
-func beforeDir(c toolset.Call) string { return path.Join(outputDir, "before-"+id(c)) }
+func stagedDir(c toolset.Call) string { return path.Join(outputDir, ".tx-"+id(c.Key)) }
+func beforeDir(c toolset.Call) string { return path.Join(outputDir, previousName(c.Key)) }
+
+// previousName is the name of the directory of the previous contents of a call.
+func previousName(key string) string { return "before-" + id(key) }
 
 func callDigest(c toolset.Call) string { return digest([]byte(c.Name + "\x00" + string(c.Args))) }
 
@@ -134,6 +138,7 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (_ *transactio
 		return nil, err
 	}
 	d.removeOld(time.Now())
+	compare(changes)
 	for _, name := range []string{tx.name, tx.before} { // of a run that has not committed
 		if err := errors.Join(d.RemoveAll(name), d.Mkdir(name, 0o700)); err != nil {
 			return nil, problem(name, err)

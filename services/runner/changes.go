@@ -1,0 +1,46 @@
+package runner
+
+import (
+	"context"
+
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset/file"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+// maxChanges bounds the diffs of one response, in bytes.
+const maxChanges = 2 << 20
+
+// GetChanges returns what calls have changed, from the working directory of this machine.
+func (s *Service) GetChanges(ctx context.Context, req *runnerpb.GetChangesRequest) (*runnerpb.GetChangesResponse, error) {
+	value, err := s.agentSettings(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	config := turnConfig(value)
+	if config.Workdir, err = s.workdir(ctx, req.GetAgentId(), value); err != nil {
+		return nil, err
+	}
+	workdir := turn.Workdir(req.GetAgentId(), s.cfg.Root, config)
+	out, left := &runnerpb.GetChangesResponse{}, maxChanges
+	for _, key := range req.GetCallKeys() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if workdir == "" { // it is not on this machine
+			break
+		}
+		diffs, err := file.Diffs(workdir, key)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range diffs {
+			if left -= len(d.Path) + len(d.Text); left < 0 {
+				out.LeftOut++
+				continue
+			}
+			out.Changes = append(out.Changes, &runnerpb.FileChange{CallKey: key, Path: d.Path, Diff: d.Text})
+		}
+	}
+	return out, nil
+}
