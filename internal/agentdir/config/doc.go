@@ -60,8 +60,28 @@ type Config struct {
 type Tools struct {
 	Profile string
 	toolpolicy.Scope
-	WebFetch, HTTP WebTool
+	// Parallel (8) is the most reads that run together. ResultChars (30,000) is how many characters of
+	// a result the model reads.
+	Parallel, ResultChars int
+	OutputKeep            OutputKeep
+	Read                  ReadTool
+	FS                    FileTools
+	WebFetch, HTTP        WebTool
 }
+
+// OutputKeep is how long (7 days) and how much (256 MiB) complete outputs of tools and the previous contents of
+// files are kept in the working directory.
+type OutputKeep struct {
+	Age    time.Duration
+	MaxMiB int
+}
+
+// FileTools sets grep, find and ls. Ignore are names that they leave out: .git, node_modules and .output
+// by default.
+type FileTools struct{ Ignore []string }
+
+// ReadTool bounds what one call of read shows: 50 KiB and 2,000 lines.
+type ReadTool struct{ MaxBytes, MaxLines int }
 
 // WebTool bounds a tool for the web. MaxChars is 10,000 for web_fetch and 50,000 for
 // http_request, Timeout 10 s and 30 s. AllowPrivate lists addresses, in CIDR form, that it may
@@ -232,8 +252,12 @@ func Default() Config {
 		OnError:         OnError{NotifyPeer: Auto},
 		Approvals:       "none",
 		Tools: Tools{
-			Profile: toolpolicy.Theclaw, WebFetch: WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
-			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			Profile: toolpolicy.Theclaw, Parallel: 8, ResultChars: 30_000,
+			OutputKeep: OutputKeep{Age: 7 * 24 * time.Hour, MaxMiB: 256},
+			Read:       ReadTool{MaxBytes: 50 << 10, MaxLines: 2000},
+			FS:         FileTools{Ignore: []string{".git", "node_modules", ".output"}},
+			WebFetch:   WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
+			HTTP:       WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

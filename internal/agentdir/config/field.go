@@ -259,6 +259,41 @@ var fields = []Field{
 		Meaning: "Tools that are not allowed, whatever else allows them. The lists of the home and of the agent both hold.",
 	},
 	{
+		Key: "tools.parallel", Ref: func(c *Config) any { return &c.Tools.Parallel },
+		Rule: between(1, 16), Unit: "calls", Effect: EffectMessage, Example: "4",
+		Meaning: "How many adjacent calls of class read run together.",
+	},
+	{
+		Key: "tools.result_chars", Ref: func(c *Config) any { return &c.Tools.ResultChars },
+		Rule: between(2000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "60000",
+		Meaning: "How many characters of the result of a call the model reads: of a longer one the beginning and the end. The complete text is in `workdir/.output`.",
+	},
+	{
+		Key: "tools.output_keep.age", Ref: func(c *Config) any { return &c.Tools.OutputKeep.Age },
+		Rule: lasting(time.Hour, 365*24*time.Hour), Effect: EffectMessage, Example: "48h",
+		Meaning: "How long `workdir/.output` keeps complete results and the previous contents of files, which `agentctl explain --diff` shows.",
+	},
+	{
+		Key: "tools.output_keep.max_mib", Ref: func(c *Config) any { return &c.Tools.OutputKeep.MaxMiB },
+		Rule: between(1, 100_000), Unit: "MiB", Effect: EffectMessage, Example: "1024",
+		Meaning: "How much `workdir/.output` keeps of them; the oldest are removed.",
+	},
+	{
+		Key: "tools.read.max_bytes", Ref: func(c *Config) any { return &c.Tools.Read.MaxBytes },
+		Rule: between(1<<10, 1<<20), Unit: "bytes", Effect: EffectMessage, Example: "102400",
+		Meaning: "How many bytes of a file one call of read shows.",
+	},
+	{
+		Key: "tools.read.max_lines", Ref: func(c *Config) any { return &c.Tools.Read.MaxLines },
+		Rule: between(100, 20_000), Unit: "lines", Effect: EffectMessage, Example: "5000",
+		Meaning: "How many lines of a file one call of read shows.",
+	},
+	{
+		Key: "tools.fs.skip", Ref: func(c *Config) any { return &c.Tools.FS.Ignore },
+		Rule: names(), Effect: EffectMessage, Example: "[.git, node_modules, .output, vendor]",
+		Meaning: "Names of directories and files that grep, find and ls leave out, unless a call names them.",
+	},
+	{
 		Key: "tools.web_fetch.max_chars", Ref: func(c *Config) any { return &c.Tools.WebFetch.MaxChars },
 		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
 		Meaning: "How many characters of a page the model gets from web_fetch, unless its call names another number.",
@@ -443,6 +478,22 @@ func oneOf(words ...string) Rule {
 func tools() Rule {
 	return Rule{Form: fmt.Sprintf("names of tools, groups such as group:fs, patterns with *; at most %d", toolpolicy.MaxEntries), check: func(v any) string {
 		return toolpolicy.Check(*v.(*[]string))
+	}}
+}
+
+// names is the rule of a list of names of files.
+func names() Rule {
+	return Rule{Form: "names without slashes, at most 50", check: func(v any) string {
+		list := *v.(*[]string)
+		if len(list) > 50 {
+			return fmt.Sprintf("%d names, and 50 are the most", len(list))
+		}
+		for _, s := range list {
+			if s == "" || len(s) > 255 || strings.ContainsAny(s, "/\x00") {
+				return fmt.Sprintf("%q is not the name of a file or directory", Clip(s))
+			}
+		}
+		return ""
 	}}
 }
 

@@ -73,6 +73,11 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 			Share: c.Memory.Share, RecentMessages: int32(c.Context.RecentMessages),
 		},
 	}
+	out.ToolLimits = &registryv1.ToolLimits{
+		Parallel: int32(c.Tools.Parallel), ResultChars: int32(c.Tools.ResultChars),
+		OutputKeepAge: durationpb.New(c.Tools.OutputKeep.Age), OutputKeepBytes: int64(c.Tools.OutputKeep.MaxMiB) << 20,
+		ReadMaxBytes: int64(c.Tools.Read.MaxBytes), ReadMaxLines: int32(c.Tools.Read.MaxLines), FsSkip: c.Tools.FS.Ignore,
+	}
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	for _, l := range c.ToolLayers() {
 		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})

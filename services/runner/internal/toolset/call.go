@@ -22,9 +22,6 @@ import (
 // Unknown is what the journal and the model read about a call whose end is not known.
 const Unknown = "outcome unknown, verify before repeating: the program that ran this command was interrupted"
 
-// Parallel is the most calls of class read that run at once.
-const Parallel = 8
-
 // MaxCalls is the most calls of one answer that are made.
 const MaxCalls = 32
 
@@ -251,7 +248,7 @@ func (c *Calls) together(ctx context.Context, open []*use) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
-	slots := make(chan struct{}, Parallel)
+	slots := make(chan struct{}, parallel(c.Place.Config))
 	started := 0
 	for _, u := range open {
 		slots <- struct{}{}
@@ -303,7 +300,7 @@ func (c *Calls) run(ctx context.Context, u *use) {
 		u.says = append(u.says, &registrypb.Saying{StepKey: u.row.GetKey(), Text: m.Text})
 	}
 	done := proto.CloneOf(u.row)
-	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(), u.made.Note)
+	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(u.call), u.made.Note)
 	done.Duration = durationpb.New(time.Since(start))
 	u.done = done
 }

@@ -21,7 +21,7 @@
 // whose arguments do not fit the schema of its tool, runs nothing, and its result informs
 // the model why; only the first [MaxCalls] calls of an answer are made; a call with a result
 // in the journal is not made again; a result is JSON of valid UTF-8 and at most [MaxResult]
-// bytes, and holds at most [MaxText] characters of a tool's text; what a call sends to the
+// bytes, and holds at most [ResultChars] of a tool's text, of which the rest is in a file; what a call sends to the
 // peer is written in one transaction with its result. A tool does not journal, does not
 // count, and does not decide whether a call may be repeated: its class does.
 package toolset

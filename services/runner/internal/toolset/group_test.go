@@ -214,9 +214,14 @@ func TestReadsRunTogether(t *testing.T) {
 	})
 }
 
-// However many reads an answer has, at most 8 run at once, and one that ends makes
-// room for one other.
+// However many reads an answer has, at most 8 run at once, or as many as the settings say, and one
+// that ends makes room for one other.
 func TestParallelIsBounded(t *testing.T) {
+	t.Run("default", func(t *testing.T) { testParallel(t, nil, parallel) })
+	t.Run("set", func(t *testing.T) { testParallel(t, &registrypb.ToolLimits{Parallel: 3}, 3) })
+}
+
+func testParallel(t *testing.T, limits *registrypb.ToolLimits, parallel int) {
 	synctest.Test(t, func(t *testing.T) {
 		const reads = 20
 		made := answer(slices.Repeat([]string{"read"}, reads)...)
@@ -230,6 +235,7 @@ func TestParallelIsBounded(t *testing.T) {
 			<-let
 			return toolset.Result{Text: "x"}
 		}})
+		calls.Place.Config.ToolLimits = limits
 		var used sync.WaitGroup
 		used.Go(func() {
 			if _, err := calls.Use(t.Context(), key, made, ""); err != nil {

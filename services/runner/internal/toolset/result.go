@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/boundary"
@@ -13,9 +12,6 @@ import (
 
 // MaxResult bounds the result of a call, in bytes.
 const MaxResult = 640 << 10
-
-// MaxText is how much a model reads of a Text, in characters.
-const MaxText = 30_000
 
 // Output is the result of a call that ran a program, in the journal and for the model.
 type Output struct {
@@ -82,8 +78,8 @@ func annotate(result []byte, note string) []byte {
 	return append(out, rest...)
 }
 
-// encode is a result as it is journaled.
-func (r Result) encode() []byte {
+// encode is the result of a call as it is journaled.
+func (r Result) encode(c Call) []byte {
 	switch {
 	case r.IsError:
 		return Problem(r.Text)
@@ -94,42 +90,13 @@ func (r Result) encode() []byte {
 	}
 	text := WithoutPictures(r.Text)
 	if !r.Bounded {
-		text = ends(text)
+		text = ends(text, ResultChars(c.Place.Config), func(all string) string { return Complete(c, all) })
 	}
 	b, err := json.Marshal(map[string]string{"text": text})
 	if err != nil { // a map of strings always encodes
 		return Problem("the result cannot be encoded")
 	}
 	return Fit(b)
-}
-
-// ends is a text as it is, or the first 60 % and the last 40 % of what fits into MaxText,
-// with a line between them that says what is missing.
-func ends(s string) string {
-	const head, tail = MaxText * 6 / 10, MaxText * 4 / 10
-	n := utf8.RuneCountInString(s)
-	if n <= MaxText {
-		return s
-	}
-	from, to, at := 0, len(s), 0
-	for i := range s {
-		switch at {
-		case head:
-			from = i
-		case n - tail:
-			to = i
-		}
-		at++
-	}
-	return fmt.Sprintf("%s\n[… %s characters left out …]\n%s", s[:from], thousands(n-head-tail), s[to:])
-}
-
-// thousands writes a number that is not negative with a comma before each three digits.
-func thousands(n int) string {
-	if n < 1000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
 // Note is a result with a line of ours behind what the program said.

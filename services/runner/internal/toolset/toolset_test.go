@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -134,6 +136,33 @@ func TestLongText(t *testing.T) {
 		if json.Unmarshal([]byte(result), &got) != nil || err != nil || got.Text != want {
 			t.Errorf("%d characters: %d bytes, want %d (%v)", c.length, len(got.Text), len(want), err)
 		}
+	}
+}
+
+// S4-64, S1-50: the settings say how much of a text a model reads; the complete text is in a file, which a
+// repeat of the call writes again.
+func TestCompleteText(t *testing.T) {
+	text := strings.Repeat("a", 1200) + strings.Repeat("b", 500) + strings.Repeat("c", 800)
+	tool := named("a")
+	tool.result = toolset.Result{Text: text}
+	workdir := t.TempDir()
+	for range 2 {
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{Workdir: workdir, ToolLimits: &registrypb.ToolLimits{ResultChars: 2000}}, tool)
+		result, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+		var got struct{ Text string }
+		if json.Unmarshal([]byte(result), &got) != nil || err != nil {
+			t.Fatal(result, err)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(got.Text, strings.Repeat("a", 1200)+"\n[… 500 characters left out; complete output: "), " ")
+		if want := strings.Repeat("a", 1200) + "\n[… 500 characters left out; complete output: " + name + " (read with offset) …]\n" + strings.Repeat("c", 800); got.Text != want {
+			t.Fatalf("%s", got.Text)
+		}
+		if b, err := os.ReadFile(filepath.Join(workdir, name)); err != nil || string(b) != text {
+			t.Errorf("%s: %d bytes, %v", name, len(b), err)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(workdir, ".output")); err != nil || len(entries) != 1 {
+		t.Errorf("%v %v", entries, err)
 	}
 }
 

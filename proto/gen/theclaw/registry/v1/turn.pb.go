@@ -1347,7 +1347,9 @@ type TurnConfig struct {
 	// web_fetch bounds the tool that reads pages.
 	WebFetch *WebLimits `protobuf:"bytes,24,opt,name=web_fetch,json=webFetch,proto3" json:"web_fetch,omitempty"`
 	// http bounds the tool for APIs.
-	Http          *WebLimits `protobuf:"bytes,25,opt,name=http,proto3" json:"http,omitempty"`
+	Http *WebLimits `protobuf:"bytes,25,opt,name=http,proto3" json:"http,omitempty"`
+	// tool_limits bound the calls of all tools; absent: the defaults of the runner.
+	ToolLimits    *ToolLimits `protobuf:"bytes,31,opt,name=tool_limits,json=toolLimits,proto3" json:"tool_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1557,6 +1559,113 @@ func (x *TurnConfig) GetHttp() *WebLimits {
 	return nil
 }
 
+func (x *TurnConfig) GetToolLimits() *ToolLimits {
+	if x != nil {
+		return x.ToolLimits
+	}
+	return nil
+}
+
+// ToolLimits bound the calls of tools; what is 0 has the default of the runner.
+type ToolLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// parallel is the most calls of class read that run together.
+	Parallel int32 `protobuf:"varint,1,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// result_chars is how many characters of a text the model reads.
+	ResultChars int32 `protobuf:"varint,2,opt,name=result_chars,json=resultChars,proto3" json:"result_chars,omitempty"`
+	// output_keep_age is how long complete outputs and previous contents of files are kept.
+	OutputKeepAge *durationpb.Duration `protobuf:"bytes,3,opt,name=output_keep_age,json=outputKeepAge,proto3" json:"output_keep_age,omitempty"`
+	// output_keep_bytes is how much of them is kept together.
+	OutputKeepBytes int64 `protobuf:"varint,4,opt,name=output_keep_bytes,json=outputKeepBytes,proto3" json:"output_keep_bytes,omitempty"`
+	// read_max_bytes and read_max_lines bound what the tool read shows in one call.
+	ReadMaxBytes int64 `protobuf:"varint,5,opt,name=read_max_bytes,json=readMaxBytes,proto3" json:"read_max_bytes,omitempty"`
+	// read_max_lines is that in lines.
+	ReadMaxLines int32 `protobuf:"varint,6,opt,name=read_max_lines,json=readMaxLines,proto3" json:"read_max_lines,omitempty"`
+	// fs_skip are names of directories and files that are not searched and listed.
+	FsSkip        []string `protobuf:"bytes,7,rep,name=fs_skip,json=fsSkip,proto3" json:"fs_skip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolLimits) Reset() {
+	*x = ToolLimits{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolLimits) ProtoMessage() {}
+
+func (x *ToolLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
+func (*ToolLimits) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ToolLimits) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *ToolLimits) GetResultChars() int32 {
+	if x != nil {
+		return x.ResultChars
+	}
+	return 0
+}
+
+func (x *ToolLimits) GetOutputKeepAge() *durationpb.Duration {
+	if x != nil {
+		return x.OutputKeepAge
+	}
+	return nil
+}
+
+func (x *ToolLimits) GetOutputKeepBytes() int64 {
+	if x != nil {
+		return x.OutputKeepBytes
+	}
+	return 0
+}
+
+func (x *ToolLimits) GetReadMaxBytes() int64 {
+	if x != nil {
+		return x.ReadMaxBytes
+	}
+	return 0
+}
+
+func (x *ToolLimits) GetReadMaxLines() int32 {
+	if x != nil {
+		return x.ReadMaxLines
+	}
+	return 0
+}
+
+func (x *ToolLimits) GetFsSkip() []string {
+	if x != nil {
+		return x.FsSkip
+	}
+	return nil
+}
+
 // WebLimits bound a tool for the web; what is missing has the default of the tool.
 type WebLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1573,7 +1682,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1694,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1707,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -1638,7 +1747,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1759,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1772,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -1712,7 +1821,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1833,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1846,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -1819,7 +1928,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1940,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1953,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -1911,7 +2020,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2032,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2045,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -1973,7 +2082,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2094,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2107,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -2028,7 +2137,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2149,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2162,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ContextFile) GetName() string {
@@ -2117,7 +2226,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2238,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2251,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -2293,7 +2402,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2305,7 +2414,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2318,7 +2427,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -2385,7 +2494,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2506,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2519,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -2485,7 +2594,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2606,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2619,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -2596,7 +2705,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2717,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2730,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -2651,7 +2760,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2772,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2785,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -2727,7 +2836,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2848,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2861,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -2854,7 +2963,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2975,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2988,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -2918,7 +3027,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3039,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3052,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -3004,7 +3113,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3125,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3138,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -3194,7 +3303,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3315,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3328,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -3428,7 +3537,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3549,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3562,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -3495,7 +3604,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3616,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3629,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -3552,7 +3661,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3673,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3686,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -3635,7 +3744,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3756,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3769,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -3690,7 +3799,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3811,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3824,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -3743,7 +3852,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3864,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3877,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -3791,7 +3900,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3912,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +3925,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -3842,7 +3951,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +3963,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3867,7 +3976,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -3892,7 +4001,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4013,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4026,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -3983,7 +4092,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3995,7 +4104,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4008,7 +4117,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -4066,7 +4175,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4187,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4200,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -4153,7 +4262,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4274,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4287,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -4313,7 +4422,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4434,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4447,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -4368,7 +4477,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4489,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4502,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -4426,7 +4535,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4547,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4560,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -4494,7 +4603,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4506,7 +4615,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4519,7 +4628,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -4566,7 +4675,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +4687,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +4700,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -4665,7 +4774,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x92\b\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xd4\b\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4698,7 +4807,18 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vtool_layers\x18\x17 \x03(\v2\x1e.theclaw.registry.v1.ToolLayerR\n" +
 	"toolLayers\x12;\n" +
 	"\tweb_fetch\x18\x18 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\bwebFetch\x122\n" +
-	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\"\x82\x01\n" +
+	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x12@\n" +
+	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
+	"toolLimits\"\x9f\x02\n" +
+	"\n" +
+	"ToolLimits\x12\x1a\n" +
+	"\bparallel\x18\x01 \x01(\x05R\bparallel\x12!\n" +
+	"\fresult_chars\x18\x02 \x01(\x05R\vresultChars\x12A\n" +
+	"\x0foutput_keep_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\routputKeepAge\x12*\n" +
+	"\x11output_keep_bytes\x18\x04 \x01(\x03R\x0foutputKeepBytes\x12$\n" +
+	"\x0eread_max_bytes\x18\x05 \x01(\x03R\freadMaxBytes\x12$\n" +
+	"\x0eread_max_lines\x18\x06 \x01(\x05R\freadMaxLines\x12\x17\n" +
+	"\afs_skip\x18\a \x03(\tR\x06fsSkip\"\x82\x01\n" +
 	"\tWebLimits\x12\x1b\n" +
 	"\tmax_chars\x18\x01 \x01(\x05R\bmaxChars\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12#\n" +
@@ -5053,7 +5173,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
 	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
@@ -5073,155 +5193,158 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*OpenBatchResponse)(nil),        // 15: theclaw.registry.v1.OpenBatchResponse
 	(*BeginTurnRequest)(nil),         // 16: theclaw.registry.v1.BeginTurnRequest
 	(*TurnConfig)(nil),               // 17: theclaw.registry.v1.TurnConfig
-	(*WebLimits)(nil),                // 18: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 19: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 20: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 21: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 22: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 23: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 24: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 25: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 26: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 27: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 28: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 29: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 30: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 31: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 32: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 33: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 34: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 35: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 36: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 37: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 38: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 39: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 40: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 41: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 42: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 43: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 44: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 45: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 46: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 47: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 48: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 49: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 50: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 51: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 52: theclaw.registry.v1.WithdrawTurnResponse
-	(*durationpb.Duration)(nil),      // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
-	(*Event)(nil),                    // 55: theclaw.registry.v1.Event
+	(*ToolLimits)(nil),               // 18: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 19: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 20: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 21: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 22: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 23: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 24: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 25: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 26: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 27: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 28: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 29: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 30: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 31: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 32: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 33: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 34: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 35: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 36: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 37: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 38: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 39: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 40: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 41: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 42: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 43: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 44: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 45: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 46: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 47: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 48: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 49: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 50: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 51: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 52: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 53: theclaw.registry.v1.WithdrawTurnResponse
+	(*durationpb.Duration)(nil),      // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 55: google.protobuf.Timestamp
+	(*Event)(nil),                    // 56: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	53, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	54, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	54, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	55, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
 	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	53, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	53, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	55, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	54, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	54, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	56, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	13, // 10: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	4,  // 11: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	11, // 12: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	14, // 13: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	26, // 14: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	53, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	53, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	20, // 17: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	19, // 18: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	18, // 19: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	18, // 20: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	53, // 21: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	7,  // 22: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	6,  // 23: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	53, // 24: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	55, // 25: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	10, // 26: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	55, // 27: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	24, // 28: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	17, // 29: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	53, // 30: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	21, // 31: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	23, // 32: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	32, // 33: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	53, // 34: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	54, // 35: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	53, // 36: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	10, // 37: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	26, // 38: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	11, // 39: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 40: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	29, // 41: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	10, // 42: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	0,  // 43: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	10, // 44: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	11, // 45: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	26, // 46: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	0,  // 47: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 48: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	54, // 49: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	54, // 50: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	54, // 51: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 52: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 53: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	54, // 54: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	54, // 55: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	54, // 56: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	54, // 57: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	9,  // 58: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	10, // 59: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	34, // 60: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	27, // 61: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	53, // 62: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	35, // 63: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 64: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	35, // 65: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	54, // 66: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 67: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	45, // 68: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	7,  // 69: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	9,  // 70: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	53, // 71: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	22, // 72: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	11, // 73: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	21, // 74: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	22, // 75: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	21, // 76: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	22, // 77: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	23, // 78: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 79: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	12, // 80: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	16, // 81: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	28, // 82: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	31, // 83: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	36, // 84: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	38, // 85: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	44, // 86: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	40, // 87: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	51, // 88: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	42, // 89: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	47, // 90: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	49, // 91: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	15, // 92: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	25, // 93: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	30, // 94: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	33, // 95: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	37, // 96: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	39, // 97: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	46, // 98: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	41, // 99: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	52, // 100: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	43, // 101: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	48, // 102: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	50, // 103: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	92, // [92:104] is the sub-list for method output_type
-	80, // [80:92] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	27, // 14: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	54, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	54, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	21, // 17: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	20, // 18: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	19, // 19: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	19, // 20: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	18, // 21: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	54, // 22: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	54, // 23: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	7,  // 24: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	6,  // 25: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	54, // 26: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	56, // 27: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	10, // 28: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	56, // 29: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	25, // 30: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	17, // 31: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	54, // 32: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	22, // 33: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	24, // 34: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	33, // 35: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	54, // 36: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	55, // 37: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	54, // 38: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	10, // 39: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	27, // 40: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	11, // 41: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 42: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	30, // 43: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	10, // 44: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	0,  // 45: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	10, // 46: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	11, // 47: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	27, // 48: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	0,  // 49: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	8,  // 50: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	55, // 51: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	55, // 52: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	55, // 53: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	5,  // 54: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 55: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	55, // 56: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	55, // 57: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	55, // 58: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	55, // 59: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	9,  // 60: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	10, // 61: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	35, // 62: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	28, // 63: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	54, // 64: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	36, // 65: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 66: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	36, // 67: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	55, // 68: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 69: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	46, // 70: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	7,  // 71: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	9,  // 72: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	54, // 73: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	23, // 74: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	11, // 75: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	22, // 76: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	23, // 77: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	22, // 78: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	23, // 79: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	24, // 80: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 81: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	12, // 82: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	16, // 83: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	29, // 84: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	32, // 85: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	37, // 86: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	39, // 87: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	45, // 88: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	41, // 89: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	52, // 90: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	43, // 91: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	48, // 92: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	50, // 93: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	15, // 94: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	26, // 95: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	31, // 96: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	34, // 97: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	38, // 98: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	40, // 99: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	47, // 100: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	42, // 101: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	53, // 102: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	44, // 103: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	49, // 104: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	51, // 105: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	94, // [94:106] is the sub-list for method output_type
+	82, // [82:94] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -5236,7 +5359,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

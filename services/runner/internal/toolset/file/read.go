@@ -3,6 +3,7 @@ package file
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,9 +22,8 @@ import (
 )
 
 const (
-	// maxShown bounds the text of one result, in bytes.
+	// maxShown and maxLines bound the text of one result, in bytes and lines, where the settings do not.
 	maxShown = 50 << 10
-	// maxLines bounds the lines that one read shows.
 	maxLines = 2000
 	// maxRead bounds a file that is read, in bytes: all of its lines are counted.
 	maxRead = 1 << 30
@@ -30,12 +31,12 @@ const (
 
 var readSpec = toolset.Spec{
 	Name: nameRead,
-	Description: "Reads a text file in the working directory: lines from offset on, at most 2,000 lines and 50 KiB. " +
+	Description: "Reads a text file in the working directory: lines from offset on, at most 2,000 lines and 50 KiB unless the settings say otherwise. " +
 		"The last line of the result, in brackets, is not of the file: it says which lines these are and of how many.",
 	Schema: json.RawMessage(`{"type":"object","properties":{` +
 		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
 		`"offset":{"type":"integer","description":"the first line, from 1; 1 unless given"},` +
-		`"limit":{"type":"integer","description":"how many lines; 2000 unless given, which is the most"}},` +
+		`"limit":{"type":"integer","description":"how many lines; as many as are allowed unless given"}},` +
 		`"required":["path"],"additionalProperties":false}`),
 }
 
@@ -46,7 +47,7 @@ func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (string, error
 	a := struct {
 		Path          string
 		Offset, Limit int
-	}{Offset: 1, Limit: maxLines}
+	}{Offset: 1, Limit: math.MaxInt}
 	if err := parse(c, &a); err != nil {
 		return "", err
 	}
@@ -78,7 +79,10 @@ func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (string, error
 		return "", fmt.Errorf("%s is a binary file of %d bytes, which cannot be shown as text: use a command to examine it", shown(name), info.Size())
 	}
 	e := encodingOf(head)
-	s := shownLines{first: a.Offset, limit: min(a.Limit, maxLines)}
+	limits := c.Place.Config.GetToolLimits()
+	s := shownLines{
+		first: a.Offset, limit: min(a.Limit, cmp.Or(int(limits.GetReadMaxLines()), maxLines)), most: cmp.Or(int(limits.GetReadMaxBytes()), maxShown),
+	}
 	if e.wide() {
 		b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 		if err != nil {
@@ -109,6 +113,7 @@ func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (string, error
 // shownLines collects the lines of a file that are shown, and counts all.
 type shownLines struct {
 	first, limit int
+	most         int // bytes that are shown
 
 	lines int  // of the file
 	shown int  // of them
@@ -136,7 +141,7 @@ func (s *shownLines) read(ctx context.Context, r *bufio.Reader) error {
 			if wanted && begin {
 				s.shown++
 			}
-			switch left := maxShown - s.text.Len(); {
+			switch left := s.most - s.text.Len(); {
 			case wanted && len(piece) <= left:
 				s.text.Write(piece)
 			case wanted && s.shown == 1:
@@ -175,7 +180,7 @@ func (s *shownLines) result(e encoding) string {
 		notes = append(notes, "no line break at the end")
 	}
 	if s.cut {
-		notes = append(notes, fmt.Sprintf("line %d is longer than %d KiB: use a command to see the rest of it", s.first, maxShown>>10))
+		notes = append(notes, fmt.Sprintf("line %d is longer than %d KiB: use a command to see the rest of it", s.first, s.most>>10))
 	}
 	switch e {
 	case plain:

@@ -47,10 +47,15 @@ const (
 	searchTime = 10 * time.Second
 )
 
-// skipped are directories that are not searched or listed, unless a call names them.
-var skipped = []string{".git", "node_modules", outputDir}
+// skipped are the names that are not searched or listed, unless a call names them.
+func skipped(c toolset.Call) []string {
+	if l := c.Place.Config.GetToolLimits(); l != nil {
+		return l.GetFsSkip()
+	}
+	return []string{".git", "node_modules", outputDir}
+}
 
-const skipNote = " .git, node_modules and .output are left out unless path names them."
+const skipNote = " Directories such as .git and node_modules are left out unless path names them."
 
 var grepSpec = toolset.Spec{
 	Name:        nameGrep,
@@ -87,7 +92,9 @@ type listing struct {
 	text  strings.Builder
 	lines int
 	most  int
-	notes []string
+	// skipped are names that are left out.
+	skipped []string
+	notes   []string
 
 	unread int // files and directories
 }
@@ -121,7 +128,7 @@ func (l *listing) search(ctx context.Context, d *dir, top string, visit func(con
 	limited, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	err := filetree.Walk(limited, d.Root, top, func(e filetree.Entry) error {
-		if e.Path != top && slices.Contains(skipped, e.Name()) {
+		if e.Path != top && slices.Contains(l.skipped, e.Name()) {
 			return skip(e)
 		}
 		return visit(limited, e)
@@ -200,7 +207,7 @@ func find(ctx context.Context, d *dir, c toolset.Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l := listing{most: maxEntries}
+	l := listing{most: maxEntries, skipped: skipped(c)}
 	err = l.search(ctx, d, top, func(_ context.Context, e filetree.Entry) error {
 		if e.Path == top || !g.match(e) {
 			return nil
@@ -240,13 +247,13 @@ func list(_ context.Context, d *dir, c toolset.Call) (string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", problem(a.Path, err)
 	}
-	l := listing{most: maxEntries}
+	l := listing{most: maxEntries, skipped: skipped(c)}
 	if len(names) > maxListed {
 		l.notes = append(l.notes, fmt.Sprintf("the directory has more than %d entries, and these are some of them: use find", maxListed))
 	}
 	slices.Sort(names)
 	for n, each := range names {
-		if slices.Contains(skipped, each) {
+		if slices.Contains(l.skipped, each) {
 			l.notes = append(l.notes, each+" is left out")
 			continue
 		}
@@ -293,7 +300,7 @@ func grep(ctx context.Context, d *dir, c toolset.Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := searched{re: re, in: bufio.NewReaderSize(nil, maxLine), list: listing{most: maxMatches}}
+	s := searched{re: re, in: bufio.NewReaderSize(nil, maxLine), list: listing{most: maxMatches, skipped: skipped(c)}}
 	err = s.list.search(ctx, d, top, func(ctx context.Context, e filetree.Entry) error {
 		if !e.Info.Mode().IsRegular() || !g.match(e) {
 			return nil

@@ -10,42 +10,30 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/filetree"
+	"github.com/theclaw/agents/internal/outputdir"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 const (
-	// stagedAge is the age of a transaction that no call comes back to.
-	stagedAge = 24 * time.Hour
-	// beforeAge is how long previous contents are kept.
-	beforeAge = 7 * 24 * time.Hour
-	// maxBefore bounds the previous contents that are kept, in bytes.
-	maxBefore = 256 << 20
 	// maxManifest bounds a manifest, in bytes: paths and result come from the arguments of a
 	// call, and escapes make them up to six times as long.
 	maxManifest = 16 << 20
-	// maxOld bounds the entries of the directory that are examined for old ones.
-	maxOld = 10_000
 )
 
-// outputDir is where the runner writes in a working directory, as it does for long outputs
-// of commands.
-const outputDir = ".output"
+// outputDir is where the runner writes in a working directory.
+const outputDir = outputdir.Dir
 
 // The files of a transaction next to the numbered contents.
 const (
 	manifestFile = "manifest"
 	readyFile    = "ready"
 )
-
-// old are the names of what a later change removes.
-var old = regexp.MustCompile(`^(?:\.tx|before)-[0-9a-f]{16}$`)
 
 // entry is a file of a transaction.
 type entry struct {
@@ -73,14 +61,12 @@ type transaction struct {
 	Files []entry `json:"files"`
 }
 
-func id(key string) string { return digest([]byte(key))[:16] }
-
 // stagedDir is the directory of the new contents of a call, beforeDir of the previous ones.
-func stagedDir(c toolset.Call) string { return path.Join(outputDir, ".tx-"+id(c.Key)) }
+func stagedDir(c toolset.Call) string { return path.Join(outputDir, ".tx-"+outputdir.Digest(c.Key)) }
 func beforeDir(c toolset.Call) string { return path.Join(outputDir, previousName(c.Key)) }
 
 // previousName is the name of the directory of the previous contents of a call.
-func previousName(key string) string { return "before-" + id(key) }
+func previousName(key string) string { return "before-" + outputdir.Digest(key) }
 
 func callDigest(c toolset.Call) string { return digest([]byte(c.Name + "\x00" + string(c.Args))) }
 
@@ -137,7 +123,7 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (_ *transactio
 	if err := d.mkdirAll(outputDir, 0o700); err != nil {
 		return nil, err
 	}
-	d.removeOld(time.Now())
+	outputdir.Prune(d.Root, toolset.Keep(c.Place.Config), time.Now())
 	compare(changes)
 	for _, name := range []string{tx.name, tx.before} { // of a run that has not committed
 		if err := errors.Join(d.RemoveAll(name), d.Mkdir(name, 0o700)); err != nil {
@@ -336,61 +322,4 @@ func (d *dir) sync(names ...string) error {
 		}
 	}
 	return nil
-}
-
-// removeOld removes transactions that no call comes back to, and previous contents that
-// have been kept long enough. What fails is tried again by a later change.
-func (d *dir) removeOld(now time.Time) {
-	f, err := d.Open(outputDir)
-	if err != nil {
-		return
-	}
-	var kept []previous
-	names, _ := f.Readdirnames(maxOld)
-	_ = f.Close() // it was only read
-	for _, name := range names {
-		if !old.MatchString(name) {
-			continue
-		}
-		at, age := path.Join(outputDir, name), stagedAge
-		if !strings.HasPrefix(name, ".") {
-			age = beforeAge
-		}
-		info, err := d.Lstat(at)
-		switch {
-		case err != nil:
-		case now.Sub(info.ModTime()) > age:
-			_ = d.RemoveAll(at)
-		case age == beforeAge:
-			kept = append(kept, previous{at, info.ModTime(), d.size(at)})
-		}
-	}
-	slices.SortFunc(kept, func(a, b previous) int { return b.changed.Compare(a.changed) })
-	sum := int64(0)
-	for _, p := range kept { // the newest first
-		if sum += p.size; sum > maxBefore {
-			_ = d.RemoveAll(p.name)
-		}
-	}
-}
-
-// previous are the previous contents of one call.
-type previous struct {
-	name    string
-	changed time.Time
-	size    int64
-}
-
-// size is the size of the files in a directory.
-func (d *dir) size(name string) (sum int64) {
-	f, err := d.Open(name)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	files, _ := f.Readdir(2 * maxSections) // what cannot be read counts nothing
-	for _, info := range files {
-		sum += info.Size()
-	}
-	return sum
 }

@@ -79,11 +79,7 @@ func (f *fetch) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	}
 	title, text := read(res)
 	begin, end := mark(res.url.Host)
-	more := ""
-	if chars < maxLength {
-		more = "; a larger max_length returns more"
-	}
-	return toolset.Result{JSON: fit(text, more, chars, func(text string) any {
+	return toolset.Result{JSON: fit(c, text, begin, end, chars, func(text string) any {
 		return page{a.URL, res.status, res.truncated(), begin, res.url.Redacted(), title, text, end}
 	})}
 }

@@ -3,16 +3,22 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 const newsPage = `<!doctype html><html><head><meta charset="utf-8"><title>River &amp; Bridge</title><style>p{color:red}</style>
@@ -98,11 +104,34 @@ func TestLength(t *testing.T) {
 		run(t, tool(t, "web_fetch", o), arguments, &got)
 		want := strings.Repeat("ü", c.chars)
 		if c.left > 0 {
-			want += fmt.Sprintf("\n[… %d characters left out; a larger max_length returns more]", c.left)
+			want += fmt.Sprintf("\n[… %d characters left out]", c.left)
 		}
 		if got.Text != want {
 			t.Errorf("%+v: %d characters, %q", c, utf8.RuneCountInString(got.Text), got.Text[max(0, len(got.Text)-100):])
 		}
+	}
+}
+
+// TestComplete: S4-64, a text of which the model reads a part is complete in a file, between the marks of
+// external content.
+func TestComplete(t *testing.T) {
+	url := serve(t, respond("text/plain", strings.Repeat("ü", 10_001)))
+	workdir := t.TempDir()
+	r := tool(t, "web_fetch", options()).Run(t.Context(), toolset.Call{
+		Key: "turn:tool:1:1", Name: "web-fetch", Args: json.RawMessage(`{"url":"` + url + `"}`), Place: toolset.Place{Config: &registrypb.TurnConfig{Workdir: workdir}},
+	})
+	var got page
+	if err := json.Unmarshal(r.JSON, &got); err != nil {
+		t.Fatal(r.Text, err)
+	}
+	_, note, _ := strings.Cut(got.Text, "\n")
+	var name string
+	if _, err := fmt.Sscanf(note, "[… 1 characters left out; complete output: %s (read with offset)]", &name); err != nil || !strings.HasPrefix(name, ".output/web_fetch-") {
+		t.Fatalf("%q %v", note, err)
+	}
+	b, err := os.ReadFile(filepath.Join(workdir, name))
+	if want := got.Begin + "\n" + strings.Repeat("ü", 10_001) + "\n" + got.End + "\n"; err != nil || string(b) != want {
+		t.Errorf("%d bytes of %d, %v", len(b), len(want), err)
 	}
 }
 

@@ -127,7 +127,7 @@ func (r *requester) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		headers[clean(name)] = clean(strings.Join(values, ", "))
 	}
 	begin, end := mark(res.url.Host)
-	return toolset.Result{JSON: fit(content(res), "", limits.MaxChars, func(text string) any {
+	return toolset.Result{JSON: fit(c, content(res), begin, end, limits.MaxChars, func(text string) any {
 		return answered{a.URL, res.status, res.truncated(), begin, res.url.Redacted(), headers, text, end}
 	})}
 }

@@ -118,14 +118,18 @@ func encode(v any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// fit encodes a result whose text is at most chars characters, and fewer where the result
-// would be larger than [toolset.MaxResult]. note stands behind a text that was cut.
-func fit(text, note string, chars int, result func(text string) any) json.RawMessage {
+// fit encodes the result of a call whose text is at most chars characters, and fewer where the result
+// would be larger than [toolset.MaxResult]. A text that was cut is kept completely, between the marks of
+// external content.
+func fit(c toolset.Call, text, begin, end string, chars int, result func(text string) any) json.RawMessage {
 	text = toolset.WithoutPictures(text)
-	for {
+	for complete := ""; ; {
 		head, left := cut(text, chars)
 		if left > 0 {
-			head += fmt.Sprintf("\n[… %d characters left out%s]", left, note)
+			if complete == "" {
+				complete = toolset.Complete(c, begin+"\n"+text+"\n"+end+"\n")
+			}
+			head += fmt.Sprintf("\n[… %d characters left out%s]", left, complete)
 		}
 		b := encode(result(head))
 		if len(b) <= toolset.MaxResult || chars == 0 {
