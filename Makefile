@@ -336,7 +336,7 @@ ack-rewind: build ## a foreign pop, to and fro, changes nothing: N=20 SEED= TOPO
 
 .PHONY: sandbox-escape
 sandbox-escape: export DRIVERS = all
-sandbox-escape: ## 84 attempts to leave the sandbox, on every driver, each tried without one first
+sandbox-escape: ## 90 attempts to leave the sandbox, on every driver, each tried without one first
 	$(call PROVE,TestSandboxEscape,internal/sandbox)
 
 .PHONY: canary

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,9 @@ func (l Limits) jail() wire.Limits {
 	}
 }
 
+// ProxyAddress is where a program reaches what Command.Serve serves.
+const ProxyAddress = "127.0.0.1:3128"
+
 // Path is the PATH of every program.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -81,8 +85,13 @@ type Command struct {
 	Env     map[string]string // added to the eight variables every program gets
 	// OnlyEnv leaves those eight out, for a program that is not of a model.
 	OnlyEnv bool
-	Stdin   io.Reader     // nil: empty
-	Network bool          // the host's network; else only a loopback of its own
+	Stdin   io.Reader // nil: empty
+	Network bool      // the host's network; else only a loopback of its own
+	// Serve is given a listener on ProxyAddress in the sandbox: only the program connects to it, and we
+	// serve it from the host. It ends when the program has ended and the listener is closed; Run waits
+	// for that. It needs a network of the program's own: SANDBOX_UNAVAILABLE at level reduced, and with Network or
+	// the mode off it is not called. Nil: there is no listener.
+	Serve   func(net.Listener)
 	Timeout time.Duration // default DefaultTimeout, at most MaxTimeout
 	// OutputCap is the most bytes of stdout and stderr together that Result holds.
 	// Default DefaultOutputCap.

@@ -15,6 +15,13 @@ import (
 	"github.com/theclaw/agents/internal/sandbox/cgroup"
 )
 
+// proxied asks the proxy for a port of the host; where there is none, as without the sandbox, it needs none.
+func proxied(request, name string) breach {
+	return breach{name: name, proxy: true, before: port("tcp4", "127.0.0.1:0"), got: heard, shell: `if exec 3<>/dev/tcp/127.0.0.1/3128; then
+		printf "` + request + ` HTTP/1.1\r\nHost: git.example.org\r\nConnection: close\r\n\r\n" >&3; cat <&3
+	else exec 3<>/dev/tcp/127.0.0.1/$T_PORT; fi`}
+}
+
 // reachBreaches want to talk to somebody outside, or to be let hear something.
 var reachBreaches = []breach{
 	{name: "call the registry's socket", run: func() error { return call(unix.AF_UNIX, 0, &unix.SockaddrUnix{Name: os.Getenv("T_SOCKET")}) }, got: heard},
@@ -32,6 +39,12 @@ var reachBreaches = []breach{
 		}
 		return unix.Sendto(fd, []byte("x"), 0, loop4())
 	}, got: heard},
+	proxied("CONNECT 127.0.0.1:$T_PORT", "connect through the proxy"),
+	proxied("CONNECT localhost:$T_PORT", "connect through the proxy by name"),
+	proxied("CONNECT 2130706433:$T_PORT", "connect through the proxy by a decimal address"),
+	proxied("CONNECT git.example.org.:$T_PORT", "connect through the proxy to another port"),
+	proxied("GET http://127.0.0.1:$T_PORT/", "request through the proxy"),
+	proxied("GET http://git.example.org@127.0.0.1:$T_PORT/", "request through the proxy with the host as a user"),
 	{name: "enter the host's network", before: func(w *home) {
 		process(w)
 		port("tcp4", "127.0.0.1:0")(w)

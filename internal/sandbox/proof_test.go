@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/egress"
+	"github.com/theclaw/agents/internal/netguard"
 )
 
 // This is the proof behind `make sandbox-escape` (acceptance S4). TestEscape asks
@@ -32,6 +35,7 @@ type breach struct {
 	timeout time.Duration
 	cap     int
 	spill   string                      // directory in the workdir for output above the cap
+	proxy   bool                        // it has the proxy, which permits one host that is not here; not at level reduced, which refuses it
 	before  func(w *home)               // what has to stand
 	got     func(w *home, r Result) any // evidence from outside; nil or "": held
 	leaks   []Level                     // docs/security.md says so
@@ -173,6 +177,13 @@ func (w *home) try(b breach, s *Sandbox) string {
 			w.t.Fatal(err)
 		}
 		c.Argv = []string{binary, attemptArg, b.name}
+	}
+	if b.proxy && s != nil && s.report.Level != LevelReduced {
+		permitted, err := egress.Parse([]string{"git.example.org"})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c.Serve = egress.New(permitted, netguard.Guard{Allow: netguard.Everywhere}, nil).Serve
 	}
 	var r Result
 	if s == nil {

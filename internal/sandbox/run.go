@@ -49,6 +49,14 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 	if l == LevelBubblewrap && s.bwrap == "" {
 		return Result{}, errNoBwrap
 	}
+	if c.Network || l == LevelOff {
+		c.Serve = nil
+	}
+	if c.Serve != nil && l == LevelReduced {
+		return Result{}, fault.New(codes.FailedPrecondition, fault.SandboxUnavailable,
+			"the sandbox of level reduced cannot limit the network to some hosts, so the program was not run",
+			"set sandbox.network to off or open, or make a sandbox with namespaces possible: see 'agentctl doctor'")
+	}
 	o, userns, err := s.order(l, c)
 	if err != nil {
 		return Result{}, err
@@ -102,15 +110,29 @@ func (s *Sandbox) spawn(ctx context.Context, o wire.Order, userns *os.File, c Co
 	if userns != nil {
 		files = append(files, userns)
 	}
+	var at *served
+	if c.Serve != nil {
+		if at, err = newServed(); err != nil {
+			return Result{}, err
+		}
+		o.Listen, files = ProxyAddress, append(files, at.theirs)
+	}
 
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	start := time.Now()
 	if err := s.launcher.call(files...); err != nil {
+		if at != nil {
+			at.drop()
+		}
 		return Result{}, &setupError{step: "start", text: err.Error()}
 	}
 	for _, f := range files[:3] {
 		_ = f.Close()
+	}
+	if at != nil {
+		at.serve(c.Serve)
+		defer at.end()
 	}
 	drained := out.Drain()
 	sent := wire.WriteOrder(lifeline, o) // fails when the launcher is dead; then status tells

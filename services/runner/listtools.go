@@ -23,7 +23,7 @@ func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest)
 	for _, e := range set.Entries() {
 		out.Tools = append(out.Tools, &runnerpb.Tool{
 			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: classNames[e.Class],
-			Sends: sends(e.Spec.Needs, config.GetSandboxNetwork() || config.GetSandboxMode() == "off"), Denied: e.Denied, Schema: string(e.Spec.Schema),
+			Sends: sends(e.Spec.Needs, config.GetSandboxNetwork() || len(config.GetNetworkHosts()) > 0 || config.GetSandboxMode() == "off"), Denied: e.Denied, Schema: string(e.Spec.Schema),
 		})
 	}
 	return out, nil

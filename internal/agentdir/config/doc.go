@@ -180,7 +180,7 @@ type Queue struct{ Mode string }
 // Sandbox of the agent's programs: mode required (default), reduced or off; no network.
 type Sandbox struct {
 	Mode    string
-	Network bool
+	Network Network
 }
 
 // Memory reports whether the agent layer may digest peers' words; default false.

@@ -19,7 +19,8 @@ import (
 // read from files, refused, explained and completed comes from this table.
 type Field struct {
 	Key string
-	// Ref points into a Config: *string, *int, *bool, *Switch, *time.Duration or *[]string.
+	// Ref points into a Config: *string, *int, *bool, *Switch, *Network, *time.Duration
+	// or *[]string.
 	Ref  func(*Config) any
 	Rule Rule
 	// Unit of a number; empty: it is a count of what Meaning names.
@@ -230,13 +231,13 @@ var fields = []Field{
 	},
 	{
 		Key: "sandbox.network", Ref: func(c *Config) any { return &c.Sandbox.Network },
-		Effect: EffectMessage, Example: "true",
-		Meaning: "Whether programs in the sandbox have the network.",
+		Rule: network(), Effect: EffectMessage, Example: "[git.example.org, '*.example.net']",
+		Meaning: "What programs in the sandbox reach: nothing (`off`), the network of the host (`open`), or some hosts by HTTP and HTTPS. A host is a name, `*.` and a name for all that is below it, or one with a port other than 80 and 443; addresses that are not public are refused, except for those of tools.http.allow_private. `false` and `true` are read as `off` and `open`.",
 	},
 	{
 		Key: "approvals", Ref: func(c *Config) any { return &c.Approvals },
 		Rule: oneOf("none", "ask"), Effect: EffectMessage, Example: "ask",
-		Meaning: "Whether a person is asked before a command runs outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is true).",
+		Meaning: "Whether a person is asked before a command runs outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is `open`).",
 	},
 	{
 		Key: "tools.profile", Ref: func(c *Config) any { return &c.Tools.Profile },
@@ -321,7 +322,7 @@ var fields = []Field{
 	{
 		Key: "tools.http.allow_private", Ref: func(c *Config) any { return &c.Tools.HTTP.AllowPrivate },
 		Rule: networks(), Effect: EffectMessage, Example: "[192.168.7.0/24]",
-		Meaning: "Addresses that http_request may reach although they are not public. Everything that the agent can be talked into is then possible there.",
+		Meaning: "Addresses that http_request, and programs with hosts in sandbox.network, may reach although they are not public. Everything that the agent can be talked into is then possible there.",
 	},
 	{
 		Key: "memory.share", Ref: func(c *Config) any { return &c.Memory.Share },

@@ -265,6 +265,8 @@ func (f *Field) setting() Setting {
 		s.Type, s.Values = TypeBoolean, []string{"true", "false"}
 	case *[]string:
 		s.Type = TypeList
+	case *Network:
+		s.Type = TypeText
 	case *Switch:
 		s.Type, s.Values = TypeChoice, []string{string(On), string(Off), string(Auto)}
 	case *time.Duration:

@@ -63,9 +63,9 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 	out := &registryv1.TurnConfig{
 		Provider: c.Pai.Provider, Model: c.Pai.Model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
-		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network,
+		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network.Open, NetworkHosts: c.Sandbox.Network.Hosts,
 		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool,
-		AskApproval:   c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network),
+		AskApproval:   c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network.Open),
 		WorkdirShared: c.Workdir.Shared, WorkdirSync: c.Workdir.Sync == "snapshot", WorkdirMaxBytes: int64(c.Workdir.MaxMiB) << 20, WorkdirIgnore: strings.Fields(c.Workdir.Ignore),
 		Compaction: &registryv1.CompactionConfig{
 			Strategy: c.Compaction.Strategy, AtPercent: int32(c.Compaction.AtPercent), AfterTurns: int32(c.Compaction.AfterTurns),

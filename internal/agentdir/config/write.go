@@ -62,6 +62,8 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 		}
 	case *Switch:
 		problem = ParseSwitch(s, ref)
+	case *Network:
+		problem = ParseNetwork(s, ref)
 	case *time.Duration:
 		problem = ParseDuration(s, ref)
 	case *[]string:
@@ -84,6 +86,8 @@ func (f *Field) Show(c *Config) string {
 		return strconv.FormatBool(*ref)
 	case *Switch:
 		return string(*ref)
+	case *Network:
+		return ref.String()
 	case *time.Duration:
 		return duration(*ref)
 	case *[]string:
@@ -94,8 +98,13 @@ func (f *Field) Show(c *Config) string {
 
 // Render writes the value for a YAML file.
 func (f *Field) Render(c *Config) string {
-	if ref, ok := f.Ref(c).(*string); ok {
+	switch ref := f.Ref(c).(type) {
+	case *string:
 		return Quote(*ref)
+	case *Network:
+		if len(ref.Hosts) == 0 {
+			return Quote(ref.String())
+		}
 	}
 	return f.Show(c)
 }

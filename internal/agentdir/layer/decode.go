@@ -214,6 +214,8 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 		problem = truth(kv.Value, ref)
 	case *config.Switch:
 		problem = choice(kv.Value, ref)
+	case *config.Network:
+		problem = network(kv.Value, ref)
 	case *time.Duration:
 		var s string
 		if text(kv.Value, &s) != "" {
@@ -295,6 +297,22 @@ func truth(n ast.Node, to *bool) string {
 	}
 	*to = v.Value
 	return ""
+}
+
+// network reads a word, true or false, or a list of hosts.
+func network(n ast.Node, to *config.Network) string {
+	switch n := n.(type) {
+	case *ast.BoolNode:
+		return config.ParseNetwork(strconv.FormatBool(n.Value), to)
+	case *ast.StringNode:
+		return config.ParseNetwork(n.Value, to)
+	case *ast.SequenceNode:
+		var hosts []string
+		problem := texts(n, &hosts)
+		*to = config.Network{Hosts: hosts}
+		return problem
+	}
+	return config.ParseNetwork("", to)
 }
 
 func choice(n ast.Node, to *config.Switch) string {

@@ -130,7 +130,9 @@ func TestRefuses(t *testing.T) {
 		{"number for text", "agent_id: a1\npai: {model: 4}\n", "pai.model: must be text; put the value in quotes"},
 		{"number for duration", "agent_id: a1\nretry: {max_age: 24}\n", "retry.max_age: must be a duration such as 90s or 24h"},
 		{"negative duration", "agent_id: a1\nretry: {max_age: -1h}\n", "is not between 1s and 720h"},
-		{"yes for true", "agent_id: a1\nsandbox: {network: yes}\n", "sandbox.network: must be true or false"},
+		{"yes for true", "agent_id: a1\nsandbox: {network: yes}\n", "sandbox.network: must be off, open, or a list of hosts such as [git.example.org]"},
+		{"no host", "agent_id: a1\nsandbox: {network: [git.example.org, 'https://example.org']}\n", "sandbox.network: https://example.org is no host"},
+		{"a number for a network", "agent_id: a1\nsandbox: {network: 1}\n", "sandbox.network: must be off, open"},
 		{"yes for auto", "agent_id: a1\non_error: {notify_peer: yes}\n", "on_error.notify_peer: must be true, false or auto"},
 		{"list for group", "agent_id: a1\nretry: [1]\n", "must have `key: value` lines"},
 		{"no value", "agent_id: a1\nkind:\n", "kind: has no value"},
@@ -367,7 +369,7 @@ func anyConfig(t *rapid.T) config.Config {
 	c.MaxOutputTokens = rapid.IntRange(1, 10_000).Draw(t, "output")
 	c.Context.RecentMessages = rapid.IntRange(1, 1000).Draw(t, "recent")
 	c.Run = config.Run{Concurrency: rapid.IntRange(1, 512).Draw(t, "lanes"), Timeout: time.Duration(rapid.IntRange(1, 86400).Draw(t, "timeout")) * time.Second}
-	c.Sandbox = config.Sandbox{Mode: rapid.SampledFrom([]string{"required", "reduced", "off"}).Draw(t, "mode"), Network: rapid.Bool().Draw(t, "network")}
+	c.Sandbox = config.Sandbox{Mode: rapid.SampledFrom([]string{"required", "reduced", "off"}).Draw(t, "mode"), Network: rapid.SampledFrom([]config.Network{{}, {Open: true}, {Hosts: []string{"git.example.org", "*.example.net", "a.org:8443"}}}).Draw(t, "network")}
 	c.Approvals = rapid.SampledFrom([]string{"none", "ask"}).Draw(t, "approvals")
 	c.Compaction.Strategy = rapid.SampledFrom([]string{"summarise", "truncate"}).Draw(t, "strategy")
 	c.Compaction.KeepTokens = rapid.IntRange(0, 10_000_000).Draw(t, "keep")

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"net/netip"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,33 @@ func userNamespace(k kind, sys *syscall.SysProcAttr) {
 	sys.AmbientCaps = []uintptr{
 		unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_SETUID, unix.CAP_SETGID,
 	}
+}
+
+// listen makes the listener of an order in our network, and sends it over a socket to the process that
+// serves it. The program gets neither of them.
+func listen(o wire.Order, to int) error {
+	if o.Listen == "" {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(o.Listen)
+	if err != nil || !at.Addr().Is4() {
+		return unix.EINVAL
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	if err := unix.Bind(s, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
+		return err
+	}
+	if err := unix.Listen(s, unix.SOMAXCONN); err != nil {
+		return err
+	}
+	if err := wire.Send(to, s); err != nil {
+		return err
+	}
+	return unix.Close(to)
 }
 
 // loopback brings lo up: test servers inside the sandbox can be reached from inside.

@@ -40,7 +40,11 @@ func initProcess() int {
 		wire.FD(files[3]).Fail(wire.Step("signals", err))
 		return 1
 	}
-	return serve(o, wire.FD(files[3]), files[len(files)-1], -1)
+	listener := -1
+	if o.Listen != "" {
+		listener, files = files[len(files)-1], files[:len(files)-1]
+	}
+	return serve(o, wire.FD(files[3]), files[len(files)-1], listener, -1)
 }
 
 // innerProcess is init where another program has built the namespaces, or none has: it
@@ -52,7 +56,7 @@ func innerProcess() int {
 		return 1 // the trampoline has said why, or is dead
 	}
 	handleSignals()
-	return serve(o, fdStatus, -1, fdLifeline)
+	return serve(o, fdStatus, -1, fdListener, fdLifeline)
 }
 
 // closeInherited keeps from programs also what we inherited ourselves, from the process
@@ -63,8 +67,8 @@ func closeInherited() {
 	}
 }
 
-func serve(o wire.Order, status wire.FD, tree, lifeline int) int {
-	if err := build(o, tree); err != nil {
+func serve(o wire.Order, status wire.FD, tree, listener, lifeline int) int {
+	if err := build(o, tree, listener); err != nil {
 		status.Fail(err)
 		return 1
 	}
@@ -84,7 +88,7 @@ func handleSignals() {
 	signal.Notify(make(chan os.Signal, 1), signals...)
 }
 
-func build(o wire.Order, tree int) error {
+func build(o wire.Order, tree, listener int) error {
 	switch o.Driver {
 	case wire.Full, wire.Privileged:
 		if err := unix.Sethostname([]byte("sandbox")); err != nil {
@@ -95,10 +99,16 @@ func build(o wire.Order, tree int) error {
 				return wire.Step("loopback", err)
 			}
 		}
+		if err := listen(o, listener); err != nil {
+			return wire.Step("listen", err)
+		}
 		if err := isolation.Enter(o, tree); err != nil {
 			return err
 		}
 	default:
+		if err := listen(o, listener); err != nil {
+			return wire.Step("listen", err)
+		}
 		if err := unix.Chdir(o.Workdir); err != nil {
 			return wire.Step("chdir workdir", err)
 		}

@@ -114,8 +114,8 @@ func launch() int {
 }
 
 // call runs one program. The descriptors are the lifeline, from which the order comes, the
-// status, the standard three, and the user namespace of an id-mapped mount where there is
-// one. The runner takes the end of the status for the end of the tree. The result is the
+// status, the standard three, the user namespace of an id-mapped mount where there is
+// one, and the socket for the listener where there is one. The runner takes the end of the status for the end of the tree. The result is the
 // process that ran it, which has ended or waits.
 func (l *launcher) call(files []int) (c child, ok bool) {
 	defer func() {
@@ -133,6 +133,15 @@ func (l *launcher) call(files []int) (c child, ok bool) {
 		return c, false
 	}
 	given := append(append([]int{}, standard...), int(status))
+	var listener []int
+	if o.Listen != "" {
+		if len(files) < 6 {
+			status.Fail(wire.Step("listen", unix.EBADF))
+			return c, false
+		}
+		listener, files = files[len(files)-1:], files[:len(files)-1]
+		defer func() { _ = unix.Close(listener[0]) }()
+	}
 	if o.Idmap {
 		// Started as root the program must not be root: RLIMIT_NPROC does not bind
 		// the host's uid 0, and files of root stay writable for it without any
@@ -149,6 +158,7 @@ func (l *launcher) call(files []int) (c child, ok bool) {
 			o.Idmap, o.UID, o.GID = false, o.OwnerUID, o.OwnerGID
 		}
 	}
+	given = append(given, listener...)
 	// "echo x > /dev/stderr" opens the pipe again, which asks for its owner.
 	if o.Driver != wire.Off {
 		_ = unix.Fchown(standard[1], o.UID, o.GID)

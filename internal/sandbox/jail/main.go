@@ -28,6 +28,7 @@ const (
 	fdOrder    = 3 // order; launcher, trampoline, init: a socket, which is a lifeline as well
 	fdStatus   = 4 // trampoline, inner
 	fdLifeline = 5 // inner
+	fdListener = 6 // inner, with Order.Listen: the socket over which the listener is sent
 )
 
 // LauncherArgs are the arguments, after argv[0], of the process that starts all others. Its

@@ -35,11 +35,15 @@ func trampoline() int {
 			}
 			_ = unix.Close(files[i])
 		}
+		listener := -1
+		if o.Listen != "" {
+			listener = files[len(files)-1]
+		}
 		again := false
 		if o.Driver == wire.Off {
 			again, err = direct(o)
 		} else {
-			err = guard(o)
+			err = guard(o, listener)
 		}
 		if err != nil {
 			wire.FD(fdStatus).Fail(err)
@@ -95,14 +99,18 @@ func direct(o wire.Order) (again bool, err error) {
 	return dead && o.PIDBudget == 0, nil
 }
 
-// guard starts init and ends what it leaves.
-func guard(o wire.Order) error {
+// guard starts init and ends what it leaves. listener is the socket for the listener; -1: there is none.
+func guard(o wire.Order, listener int) error {
 	if os.Geteuid() == 0 {
 		if err := syscall.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
 			return wire.Step("setgroups", err)
 		}
 	}
 	files := []uintptr{0, 1, 2, 0, fdStatus, fdOrder}
+	if listener >= 0 {
+		files = append(files, uintptr(listener))
+		defer func() { _ = unix.Close(listener) }()
+	}
 	if o.Driver == wire.Reduced {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return wire.Step("subreaper", err)

@@ -40,13 +40,16 @@ type Limits struct {
 // Order is all that a trampoline or init receives. It travels on a pipe or a socket:
 // arguments and environments of processes can be read by others.
 type Order struct {
-	Driver   string
-	Shell    string   // run by bash -c, or sh -c
-	Argv     []string // used when Shell is empty
-	Workdir  string   // absolute and clean
-	Temp     string   // private directory for temporary files; Reduced and Off only
-	Env      []string
-	Network  bool
+	Driver  string
+	Shell   string   // run by bash -c, or sh -c
+	Argv    []string // used when Shell is empty
+	Workdir string   // absolute and clean
+	Temp    string   // private directory for temporary files; Reduced and Off only
+	Env     []string
+	Network bool
+	// Listen is the address in the sandbox on which init listens; it sends the listener over the last of
+	// its descriptors. Empty: on none. With Network there is none.
+	Listen   string
 	ReadOnly []string // more paths to show, read-only
 	Limits   Limits
 	// UID and GID are the host's ids of the program, OwnerUID and OwnerGID those

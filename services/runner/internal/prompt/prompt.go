@@ -58,7 +58,9 @@ type Scope struct {
 	// Workdir, Network and Walled say where commands run.
 	Workdir string
 	Network bool
-	Walled  bool
+	// Hosts are those that commands reach where the network is closed.
+	Hosts  []string
+	Walled bool
 }
 
 // Agent is another agent and the beginning of its USAGE.md.

@@ -37,9 +37,12 @@ func toolText(s *Scope) string {
 		}
 	}
 	b.WriteString(". The network is ")
-	if s.Network {
+	switch {
+	case s.Network:
 		b.WriteString("open.")
-	} else {
+	case len(s.Hosts) > 0:
+		b.WriteString("closed, except for HTTP and HTTPS to " + strings.Join(s.Hosts, ", ") + ", through the proxy of the variable HTTPS_PROXY.")
+	default:
 		b.WriteString("closed.")
 	}
 	b.WriteString(" To find a program for a task, run `cmds find \"what you need\"`; `cmds info NAME` explains one.")

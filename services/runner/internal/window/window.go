@@ -85,7 +85,7 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 	s := prompt.Scope{
 		ReplyContext: claim.GetReplyContext(), Tools: tools,
 		ContextWindow: ContextWindow(c.GetContextWindow(), m), MaxOutput: c.GetMaxOutputTokens(),
-		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off",
+		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off", Hosts: c.GetNetworkHosts(),
 		Inbound:  event(claim.GetInbound()),
 		Digested: memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}

@@ -1348,6 +1348,9 @@ type TurnConfig struct {
 	WebFetch *WebLimits `protobuf:"bytes,24,opt,name=web_fetch,json=webFetch,proto3" json:"web_fetch,omitempty"`
 	// http bounds the tool for APIs.
 	Http *WebLimits `protobuf:"bytes,25,opt,name=http,proto3" json:"http,omitempty"`
+	// network_hosts are the hosts that programs in the sandbox reach by HTTP and HTTPS,
+	// where sandbox_network is not set.
+	NetworkHosts []string `protobuf:"bytes,32,rep,name=network_hosts,json=networkHosts,proto3" json:"network_hosts,omitempty"`
 	// tool_limits bound the calls of all tools; absent: the defaults of the runner.
 	ToolLimits    *ToolLimits `protobuf:"bytes,31,opt,name=tool_limits,json=toolLimits,proto3" json:"tool_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1555,6 +1558,13 @@ func (x *TurnConfig) GetWebFetch() *WebLimits {
 func (x *TurnConfig) GetHttp() *WebLimits {
 	if x != nil {
 		return x.Http
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetNetworkHosts() []string {
+	if x != nil {
+		return x.NetworkHosts
 	}
 	return nil
 }
@@ -4774,7 +4784,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xd4\b\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xf9\b\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4807,7 +4817,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vtool_layers\x18\x17 \x03(\v2\x1e.theclaw.registry.v1.ToolLayerR\n" +
 	"toolLayers\x12;\n" +
 	"\tweb_fetch\x18\x18 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\bwebFetch\x122\n" +
-	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x12@\n" +
+	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x12#\n" +
+	"\rnetwork_hosts\x18  \x03(\tR\fnetworkHosts\x12@\n" +
 	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
 	"toolLimits\"\x9f\x02\n" +
 	"\n" +

@@ -59,10 +59,11 @@ func (t *Tool) parse(c toolset.Call) (sandbox.Command, error) {
 			env["PATH"] = sandbox.Path + ":" + filepath.Dir(t.Agent)
 		}
 	}
-	return sandbox.Command{
+	command := sandbox.Command{
 		Shell: line, Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
 		SpillDir: filepath.Join(workdir, SpillDir), Env: env,
-	}, nil
+	}
+	return command, t.permit(c, &command)
 }
 
 // inside puts a change of directory in front of a command. The working directory

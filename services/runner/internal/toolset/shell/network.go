@@ -1,0 +1,62 @@
+package shell
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/theclaw/agents/internal/egress"
+	"github.com/theclaw/agents/internal/netguard"
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// permit lets a command reach the hosts of the settings, where it has no other network: at addresses that are
+// public, or that http_request may reach as well.
+func (t *Tool) permit(c toolset.Call, command *sandbox.Command) error {
+	list := c.Place.Config.GetNetworkHosts()
+	if len(list) == 0 || command.Network || c.Place.Config.GetSandboxMode() == string(sandbox.Off) {
+		return nil
+	}
+	hosts, err := egress.Parse(list)
+	if err != nil { // the registry has another rule
+		return err
+	}
+	var guard netguard.Guard
+	for _, text := range c.Place.Config.GetHttp().GetAllowPrivate() {
+		if p, err := netip.ParsePrefix(text); err == nil { // what cannot be read permits nothing
+			guard.Allow = append(guard.Allow, p)
+		}
+	}
+	proxy := egress.New(hosts, guard, once(func(host string) {
+		t.logger().InfoContext(context.Background(), "a command wanted to reach a host that sandbox.network does not name", "agent_id", c.Place.AgentID, "host", host)
+	}))
+	command.Serve = proxy.Serve
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		command.Env[name] = "http://" + sandbox.ProxyAddress
+	}
+	command.Env["NO_PROXY"] = "localhost,127.0.0.1"
+	return nil
+}
+
+func (t *Tool) logger() *slog.Logger {
+	if t.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return t.Logger
+}
+
+// once calls f once for each host, for the first hundred.
+func once(f func(host string)) func(host string) {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	return func(host string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !seen[host] && len(seen) < egress.MaxHosts {
+			seen[host] = true
+			f(host)
+		}
+	}
+}
