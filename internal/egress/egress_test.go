@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 	for _, text := range []string{"", "*", "*.", "a b", "https://example.org", "example.org/path", "user@example.org", "-a.org", "a..b", "a:0", "a:65536", "a:x", "exa\nmple.org", strings.Repeat("a", 64) + ".org", strings.Repeat("a.", 200) + "org", "é.org", "*.*.org", "[::1"} {
 		if h, err := Parse([]string{"example.org", text}); err == nil {
 			t.Errorf("%q: %+v", text, h)
-		} else if err != nil && (len(err.Error()) > 500 || strings.ContainsAny(err.Error(), "\n")) {
+		} else if len(err.Error()) > 500 || strings.ContainsAny(err.Error(), "\n") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestProxy(t *testing.T) {
 		}
 		b, _ := io.ReadAll(r.Body)
 		_ = r.Body.Close()
-		if r.StatusCode != 403 || !strings.Contains(string(b), "host not allowed: ") || !strings.Contains(string(b), "(sandbox.network)") {
+		if r.StatusCode != http.StatusForbidden || !strings.Contains(string(b), "host not allowed: ") || !strings.Contains(string(b), "(sandbox.network)") {
 			t.Errorf("%s: %d %q", host, r.StatusCode, b)
 		}
 		if _, err := client.Get(named(w.secure, host)); err == nil || !strings.Contains(err.Error(), "host not allowed: ") {
@@ -172,7 +172,7 @@ func TestAddressesAreJudged(t *testing.T) {
 	}
 	b, _ := io.ReadAll(r.Body)
 	_ = r.Body.Close()
-	if r.StatusCode != 403 || !strings.Contains(string(b), "is not public") {
+	if r.StatusCode != http.StatusForbidden || !strings.Contains(string(b), "is not public") {
 		t.Errorf("%d %q", r.StatusCode, b)
 	}
 	if _, err := client.Get(named(w.secure, "localhost")); err == nil || !strings.Contains(err.Error(), "is not public") {
