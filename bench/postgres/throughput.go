@@ -125,8 +125,11 @@ func makeAgent(ctx context.Context, conn grpc.ClientConnInterface, id string) er
 	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id, Provider: "offline"}); err != nil {
 		return err
 	}
-	if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: "outbound", Value: "[]"}); err != nil {
-		return err
+	// It may use all that the load needs, and is counted as any agent.
+	for key, value := range map[string]string{"outbound": "[]", "quota.tokens_per_day": "1000000000000"} {
+		if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: key, Value: value}); err != nil {
+			return err
+		}
 	}
 	_, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id})
 	return err

@@ -108,7 +108,8 @@ func (s *Server) AgentWith(ctx context.Context, id, provider string, settings ..
 	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id, Provider: provider}); err != nil {
 		return err
 	}
-	for _, kv := range settings {
+	// It may use all that the load needs, and is counted as any agent.
+	for _, kv := range append([][2]string{{"quota.tokens_per_day", "1000000000000"}}, settings...) {
 		if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: kv[0], Value: kv[1]}); err != nil {
 			return err
 		}

@@ -96,8 +96,9 @@ type Counts interface {
 	Approvals
 	Revisions
 	HomeFiles
-	// Count and Pace are those of the registry's quota.
+	// Count, Used and Pace are those of the registry's quota.
 	Count(ctx context.Context, day, agent, peer string, decide func(all, one Used) (Used, error)) error
+	Used(ctx context.Context, day, agent string) (Used, error)
 	Pace(ctx context.Context, from, to string, step, most time.Duration) (over time.Duration, err error)
 }
 

@@ -82,7 +82,7 @@ func settle(t *testing.T, agents int, chance *rand.Rand) *life {
 	}
 	config := strings.Replace(l.sink.Config(), "allow_private: true", "allow_private: true, secret: \"env:SOAK_HOOK\"", 1)
 	for i := range agents {
-		agent, extra := fmt.Sprint("a", i), config
+		agent, extra := fmt.Sprint("a", i), config+"\nquota: {tokens_per_day: 1000000000000}" // for more than a day of a person
 		if i%4 == 0 {
 			extra += "\npai: {provider: work, model: m-" + agent + "}"
 			l.mark(agent)

@@ -178,7 +178,7 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.agents = agents.New(agents.Deps{
-		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Leases: p.table, Log: p.log, Backups: p.agents,
+		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents,
 		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
 		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
 	})

@@ -201,14 +201,20 @@ const (
 )
 
 // Quota bounds what an agent, and each of its peers, may use in a day of UTC; 0
-// (default) is no limit. PairPerMinute bounds how often one other agent may write
-// to it; default 60.
+// is no limit, which is the default of all but TokensPerDay, 5,000,000. PairPerMinute bounds how often one
+// other agent may write to it; default 60.
 type Quota struct {
 	MessagesPerDay, PeerMessagesPerDay, TokensPerDay, PeerTokensPerDay, CentsPerDay, PeerCentsPerDay, PairPerMinute int
 }
 
 // Daily reports whether anything of a day is limited, and so counted.
 func (q Quota) Daily() bool { q.PairPerMinute = 0; return q != Quota{} }
+
+// TokensOnly reports whether the tokens of the agent are all that is limited of a day.
+func (q Quota) TokensOnly() bool {
+	q.PairPerMinute = 0
+	return q == Quota{TokensPerDay: q.TokensPerDay} && q.TokensPerDay > 0
+}
 
 // Price is what a million tokens of the model cost, in cents; 0 counts no cost.
 type Price struct{ InputCents, OutputCents int }
@@ -248,7 +254,7 @@ func Default() Config {
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
 		Queue:           Queue{Mode: "followup"},
 		Sandbox:         Sandbox{Mode: "required"},
-		Quota:           Quota{PairPerMinute: 60},
+		Quota:           Quota{PairPerMinute: 60, TokensPerDay: 5_000_000},
 		OnError:         OnError{NotifyPeer: Auto},
 		Approvals:       "none",
 		Tools: Tools{

@@ -346,8 +346,8 @@ var fields = []Field{
 	},
 	{
 		Key: "quota.tokens_per_day", Ref: func(c *Config) any { return &c.Quota.TokensPerDay },
-		Rule: between(0, 1_000_000_000_000), Unit: "tokens", Effect: EffectNow, Example: "5000000",
-		Meaning: "When the agent has used so many tokens in a day of UTC, it takes no message until the next day; 0 is no limit.",
+		Rule: between(0, 1_000_000_000_000), Unit: "tokens", Effect: EffectNow, Example: "20000000",
+		Meaning: "When the agent has used so many tokens in a day of UTC, it takes no message until the next day, so that one that works in a circle stops; 0 is no limit.",
 	},
 	{
 		Key: "quota.peer_tokens_per_day", Ref: func(c *Config) any { return &c.Quota.PeerTokensPerDay },

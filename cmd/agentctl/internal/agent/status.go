@@ -55,6 +55,8 @@ type status struct {
 	Holder          string `json:"holder"`
 	OutboundPending int64  `json:"outbound_pending"`
 	Dead            int64  `json:"dead"`
+	TokensToday     int64  `json:"tokens_today"`
+	TokensPerDay    int64  `json:"tokens_per_day"`
 	// Waiting is what the first message without a fate waits for.
 	Waiting *waiting `json:"waiting,omitempty"`
 
@@ -97,6 +99,7 @@ func statusOf(r *registry.GetAgentStatusResponse) status {
 		description: describe(r.GetAgent()), condition: conditionOf(r.GetAgent()), Started: r.GetAgent().GetStarted(), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
 		Inbox:  inbox{r.GetInbox().GetLastAckedId(), r.GetInbox().GetPending(), r.GetInbox().GetHeadId()},
 		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead(), LastActivity: command.Stamp(r.GetLastActivity()),
+		TokensToday: r.GetTokensToday(), TokensPerDay: r.GetTokensPerDay(),
 	}
 	if t := r.GetLastActivity(); t != nil {
 		s.active = t.AsTime()
@@ -159,6 +162,9 @@ func printStatus(e *command.Env, s status) error {
 	}
 	if w := s.Waiting; w != nil {
 		line("Waiting", "message %d: %s", w.InboxID, w.what)
+	}
+	if s.TokensPerDay > 0 && s.TokensToday > 0 {
+		line("Tokens today", "%d of %d", s.TokensToday, s.TokensPerDay)
 	}
 	if s.OutboundPending > 0 {
 		line("Replies to send", "%d", s.OutboundPending)

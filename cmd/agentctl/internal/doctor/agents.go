@@ -92,6 +92,12 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 	if n := r.GetDead(); n > 0 {
 		x.note("agent", warning, "see 'agentctl dlq list "+id+"'", "%s has %d dead letters", id, n)
 	}
+	if used, most := r.GetTokensToday(), r.GetTokensPerDay(); most > 0 && used >= most {
+		x.note("agent", warning, "wait until 00:00 UTC, or raise quota.tokens_per_day after you have seen why: 'agentctl usage "+id+"'",
+			"%s has used its tokens of today, %d of %d, and takes no messages", id, used, most)
+	} else if most > 0 && used >= most/10*8 {
+		x.note("agent", warning, "see 'agentctl usage "+id+"'", "%s has used %d of its %d tokens of today", id, used, most)
+	}
 	return suspect{id, r.GetInbox().GetLastAckedId()}, r.GetInbox().GetPending() > 0 && a.GetStarted()
 }
 

@@ -96,6 +96,16 @@ func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit in
 	return d.read(ctx, "id > $1 AND ($2 = '' OR agent_id = $2) AND ($3 = '' OR state = $3) ORDER BY id LIMIT $4", after, agent, state, limit)
 }
 
+// Used answers what an agent has used in a day.
+func (d *DB) Used(ctx context.Context, day, agent string) (store.Used, error) {
+	u := store.Used{Day: day, Agent: agent}
+	err := d.pool.QueryRow(ctx, "SELECT messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2 AND peer = ''", agent, day).Scan(&u.Messages, &u.Tokens, &u.Micros)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return u, nil
+	}
+	return u, unit.Problem(err)
+}
+
 // Count changes what an agent and one of its peers have used in a day: decide is shown
 // both as they stand, and answers what to add to both, or an error, which Count passes
 // on with nothing changed. Others that count for the agent wait meanwhile. The days

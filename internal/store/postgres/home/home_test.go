@@ -129,6 +129,12 @@ func TestCount(t *testing.T) {
 	if taken.Load() != 20 {
 		t.Errorf("%d of 20 were given away", taken.Load())
 	}
+	if used, err := d.Used(t.Context(), "2026-01-02", "a"); err != nil || used.Messages != 20 || used.Tokens != 200 {
+		t.Errorf("%+v %v", used, err)
+	}
+	if used, err := d.Used(t.Context(), "2026-01-03", "a"); err != nil || used.Tokens != 0 {
+		t.Errorf("on another day: %+v %v", used, err)
+	}
 	if err := d.Count(t.Context(), "2026-01-03", "a", "bob", func(all, one store.Used) (store.Used, error) {
 		if all.Messages != 0 || one.Tokens != 0 {
 			t.Errorf("the next day begins with %+v %+v", all, one)

@@ -3,7 +3,7 @@
 //
 // It promises that a message beyond a quota is refused before it is stored, with the
 // time after which it will be taken; that a stored message is always processed; and that
-// a restart forgets at most the last second of the counts. Days are those of UTC. Only
+// a restart forgets at most the last two seconds of the counts. Days are those of UTC. Only
 // agents with a quota are counted. Pairs of agents have a rate, which a restart may
 // forget.
 //
@@ -33,16 +33,32 @@ type Counter interface {
 	// what decide returns to both, while nobody else counts for the agent. An error from
 	// decide is returned, and nothing is added.
 	Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error
+	// Used returns what an agent has used in a day.
+	Used(ctx context.Context, day, agent string) (store.Used, error)
 	// Pace lets one agent write to another, or returns how long that has to wait: each
 	// message moves the time at which the next is due by step, up to most from now.
 	Pace(ctx context.Context, from, to string, step, most time.Duration) (over time.Duration, err error)
 }
 
 // Quota applies the quotas of agents. It is safe for concurrent use.
-type Quota struct{ counter Counter }
+type Quota struct {
+	counter Counter
+	later   *later
+}
 
 // New returns a Quota over the counts.
-func New(c Counter) *Quota { return &Quota{c} }
+func New(c Counter) *Quota { return &Quota{c, newLater(c)} }
+
+// Tokens returns how many tokens an agent has used today, where something of a day is limited.
+func (q *Quota) Tokens(ctx context.Context, agent string) (int64, error) {
+	return q.later.sum(ctx, today(time.Now()), agent)
+}
+
+// Forget drops the counts of an agent that is removed, which the Counter has forgotten.
+func (q *Quota) Forget(agent string) { q.later.forget(agent) }
+
+// Close writes what was counted in the last second. No call may be under way.
+func (q *Quota) Close() { q.later.close() }
 
 func today(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
@@ -70,8 +86,15 @@ func (q *Quota) Take(ctx context.Context, c *config.Config, agent, from string, 
 			return err
 		}
 	}
-	if !c.Quota.Daily() {
+	switch {
+	case !c.Quota.Daily():
 		return nil
+	case c.Quota.TokensOnly():
+		used, err := q.later.tokens(ctx, today(now), agent)
+		if err != nil {
+			return err
+		}
+		return within(c, agent, store.Used{Tokens: used}, store.Used{}, n, midnight(now).Sub(now))
 	}
 	return q.counter.Count(ctx, today(now), agent, Peer(from), func(all, one store.Used) (store.Used, error) {
 		return store.Used{Messages: n}, within(c, agent, all, one, n, midnight(now).Sub(now))
@@ -100,7 +123,7 @@ func within(c *config.Config, agent string, all, one store.Used, n int64, left t
 
 // Back undoes Take. A count that cannot be undone now stays for the rest of the day.
 func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, n int64) {
-	if c.Quota.Daily() {
+	if c.Quota.Daily() && !c.Quota.TokensOnly() {
 		_ = q.counter.Count(ctx, today(time.Now()), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) { return store.Used{Messages: -n}, nil })
 	}
 }
@@ -110,9 +133,12 @@ func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, 
 func (q *Quota) Spend(ctx context.Context, c *config.Config, agent, from string, input, output int64) {
 	// Cents for a million tokens are hundredths of a millionth of a dollar each.
 	micros := (input*int64(c.Price.InputCents) + output*int64(c.Price.OutputCents)) / 100
-	_ = q.counter.Count(ctx, today(time.Now()), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) {
-		return store.Used{Tokens: input + output, Micros: micros}, nil
-	})
+	used := store.Used{Tokens: input + output, Micros: micros}
+	if c.Quota.TokensOnly() {
+		q.later.add(today(time.Now()), agent, Peer(from), used)
+		return
+	}
+	_ = q.counter.Count(ctx, today(time.Now()), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) { return used, nil })
 }
 
 func midnight(now time.Time) time.Time {

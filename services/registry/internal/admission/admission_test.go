@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/services/registry/internal/admission"
 )
@@ -28,6 +30,11 @@ func ledger(t *testing.T) *homedb.DB {
 type counted struct {
 	*admission.Quota
 	*admission.Memory
+}
+
+func (c counted) Close() error {
+	c.Quota.Close()
+	return c.Memory.Close()
 }
 
 func start(t *testing.T, db *homedb.DB) counted {
@@ -110,6 +117,84 @@ func TestTokensAndCost(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// counting counts the calls to the counts.
+type counting struct {
+	*admission.Memory
+	calls, reads int
+}
+
+func (c *counting) Used(ctx context.Context, day, agent string) (store.Used, error) {
+	c.reads++
+	return c.Memory.Used(ctx, day, agent)
+}
+
+func (c *counting) Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error {
+	c.calls++
+	return c.Memory.Count(ctx, day, agent, peer, decide)
+}
+
+// The tokens of an agent are limited unless its settings say otherwise. Where nothing else is, the counts, which
+// may be far away, are read once and written once a second, whatever the messages are; a restart remembers.
+func TestTokensOfAnAgent(t *testing.T) {
+	db := ledger(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := config.Default()
+		if c.Quota.TokensPerDay != 5_000_000 || !c.Quota.TokensOnly() {
+			t.Fatalf("%+v", c.Quota)
+		}
+		m, err := admission.Load(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		far := &counting{Memory: m}
+		q := admission.New(far)
+		for range 4999 {
+			if err := q.Take(t.Context(), &c, "a1", bob, 1); err != nil {
+				t.Fatal(err)
+			}
+			q.Spend(t.Context(), &c, "a1", bob, 900, 100)
+		}
+		if far.calls != 0 || far.reads != 1 {
+			t.Errorf("%d calls and %d reads for messages of one moment", far.calls, far.reads)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		q.Spend(t.Context(), &c, "a1", carol, 999, 0)
+		if err := q.Take(t.Context(), &c, "a1", bob, 1); err != nil || far.calls != 1 || far.reads != 1 {
+			t.Errorf("one token is left: %v, %d calls", err, far.calls)
+		}
+		q.Spend(t.Context(), &c, "a1", carol, 0, 1)
+		refused(t, q.Take(t.Context(), &c, "a1", bob, 1))
+		if err := q.Take(t.Context(), &c, "a2", bob, 1); err != nil {
+			t.Errorf("another agent: %v", err)
+		}
+		q.Close()
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again := start(t, db)
+		refused(t, again.Take(t.Context(), &c, "a1", bob, 1))
+		c.Quota.TokensPerDay = 5_000_001
+		if err := again.Take(t.Context(), &c, "a1", bob, 1); err != nil {
+			t.Errorf("with a higher limit: %v", err)
+		}
+		again.Quota.Forget("a1")
+		again.Memory.Forget("a1")
+		c.Quota.TokensPerDay = 1
+		if err := again.Take(t.Context(), &c, "a1", bob, 1); err != nil {
+			t.Errorf("a new agent of the name: %v", err)
+		}
+		again.Spend(t.Context(), &c, "a1", bob, 1, 0)
+		time.Sleep(refused(t, again.Take(t.Context(), &c, "a1", bob, 1)))
+		if err := again.Take(t.Context(), &c, "a1", bob, 1); err != nil {
+			t.Errorf("on the next day: %v", err)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The advice is true: after the wait a message is taken, and a pair of agents that

@@ -10,8 +10,12 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// saveAfter is how long counts may stay in memory only.
-const saveAfter = time.Second
+const (
+	// saveAfter is how long counts may stay in memory only.
+	saveAfter = time.Second
+	// saveTimeout bounds their writing.
+	saveTimeout = 10 * time.Second
+)
 
 // Ledger stores the counts, so that they survive a restart.
 type Ledger interface {
@@ -62,6 +66,16 @@ func (m *Memory) Count(_ context.Context, day, agent, peer string, decide func(a
 		m.add(agent, peer, more)
 	}
 	return err
+}
+
+// Used implements Counter.
+func (m *Memory) Used(_ context.Context, day, agent string) (store.Used, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if day != m.day {
+		return store.Used{}, nil
+	}
+	return m.used[counted{agent, ""}], nil
 }
 
 func (m *Memory) add(agent, peer string, more store.Used) {
@@ -122,7 +136,7 @@ func (m *Memory) save() error {
 	if len(rows) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
 	return m.ledger.SaveUsage(ctx, rows)
 }

@@ -107,12 +107,19 @@ type Log interface {
 	Tail(ctx context.Context, id string, limit int) ([]string, error)
 }
 
+// Quota knows what agents have used.
+type Quota interface {
+	// Tokens returns how many tokens an agent has used today.
+	Tokens(ctx context.Context, agent string) (int64, error)
+}
+
 // Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Store   Store
 	Agents  Agents
 	Files   Files
+	Quota   Quota
 	Leases  Leases
 	Log     Log
 	Backups Backups
@@ -299,6 +306,14 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	}
 	if at := thread.ParseStamp(st.LastAt); !at.IsZero() {
 		out.LastActivity = timestamppb.New(at)
+	}
+	if set, err := s.Files.Settings(ctx, a); err == nil { // what is wrong with them is in the description
+		out.TokensPerDay = int64(set.Config.Quota.TokensPerDay)
+		if set.Config.Quota.Daily() {
+			if out.TokensToday, err = s.Quota.Tokens(ctx, a.ID); err != nil {
+				return nil, s.Fault(a.ID, "", err)
+			}
+		}
 	}
 	if rec, live, err := s.Leases.Get(ctx, lease.AgentResource(a.ID)); err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)

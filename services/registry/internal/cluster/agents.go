@@ -157,6 +157,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.mu.Lock()
 	delete(r.agents, id)
 	r.mu.Unlock()
+	r.Quota.Forget(id)
 	r.markDue(id) // waiters find that it is gone
 	r.Wakes.FateChanged(id)
 	return clearRest()

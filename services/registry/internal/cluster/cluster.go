@@ -167,6 +167,7 @@ func (r *Registry) Able(ctx context.Context) error { return r.Engine.Able(ctx) }
 // Close closes the database. No call may be under way.
 func (r *Registry) Close() error {
 	r.metrics.SetLagSource(nil)
+	r.Quota.Close()
 	r.Log.lines.Flush()
 	return r.Engine.Close()
 }

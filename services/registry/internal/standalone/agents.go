@@ -320,6 +320,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	fault.Point("remove:named")
 	ctx = context.WithoutCancel(ctx) // it has begun
 	r.counts.Forget(id)
+	r.Quota.Forget(id)
 	r.forget(id)
 	r.Log.forget(id)
 	err = r.tables.Forget(ctx, id)

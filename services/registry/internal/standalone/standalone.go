@@ -163,6 +163,7 @@ func (r *Registry) Close() error {
 	r.metrics.SetLagSource(nil)
 	err = errors.Join(err, r.Engine.Close())
 	r.saveInboxes()
+	r.Quota.Close()
 	return errors.Join(err, r.counts.Close(), r.tables.Close(), r.Leases.files.close())
 }
 

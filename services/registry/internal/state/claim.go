@@ -13,6 +13,40 @@ type Claim struct {
 	Tuple        route.Tuple
 	ReplyContext json.RawMessage
 	Session      *store.Session // nil: the conversation has none
+
+	used map[string]store.Usage // by the key of the step that used it
+}
+
+// Use counts what the steps of a claim have used; a step that is recorded again counts once. A turn that was not
+// claimed here counts nothing.
+func (a *Agent) Use(thread, key string, steps []store.Step) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c, ok := a.claims[thread][key]
+	if !ok {
+		return
+	}
+	for _, s := range steps {
+		if s.Usage == (store.Usage{}) {
+			continue
+		}
+		if c.used == nil {
+			c.used = map[string]store.Usage{}
+			a.claims[thread][key] = c
+		}
+		c.used[s.Key] = s.Usage
+	}
+}
+
+// Used is what the steps of a claim have used; false: the turn was not claimed here.
+func (a *Agent) Used(thread, key string) (sum store.Usage, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c, ok := a.claims[thread][key]
+	for _, u := range c.used {
+		sum.Add(u)
+	}
+	return sum, ok
 }
 
 // maxRead is how many events of batches are cached at once.

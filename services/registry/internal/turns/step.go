@@ -40,6 +40,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	}
 	point(label, ".after")
+	a.Use(req.GetThreadId(), req.GetKey(), rec.Steps)
 	if len(rec.Says) > 0 {
 		s.Replies.SayStored(ctx, a, req.GetThreadId())
 	}

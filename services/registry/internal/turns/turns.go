@@ -119,6 +119,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return out, err
 	case store.BeginGo:
 		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session})
+		a.Use(r.Thread, req.GetKey(), b.Steps)
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited, out.Error = string(rc), durationpb.New(b.Waited), wire.Text(b.Error)
@@ -219,7 +220,8 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	point(label, ".after")
 	if !done.Already {
-		s.spend(ctx, set, c.Source, req)
+		a.Use(r.Thread, key, fin.Steps)
+		s.spend(ctx, a, set, c.Source, req)
 	}
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
 	if err != nil {

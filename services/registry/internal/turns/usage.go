@@ -7,6 +7,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -75,14 +76,20 @@ func (s *Service) fillUsage(ctx context.Context, agent string, turns []store.Tur
 	return nil
 }
 
-// spend counts the usage of a finished turn against the quota of its agent, if it has one.
-// A turn that cannot be read now is not counted: a quota stops no work.
-func (s *Service) spend(ctx context.Context, set *agentdir.Agent, from string, req *registryv1.FinishTurnRequest) {
+// spend counts the usage of a finished turn against the quota of its agent, if it has one: as its steps were
+// recorded here, or as it is stored where it was claimed before a restart. A turn that cannot be read now is not counted: a quota
+// stops no work.
+func (s *Service) spend(ctx context.Context, a *state.Agent, set *agentdir.Agent, from string, req *registryv1.FinishTurnRequest) {
 	if !set.Config.Quota.Daily() {
 		return
 	}
-	t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf})
-	if err == nil {
-		s.Quota.Spend(ctx, &set.Config, req.GetAgentId(), from, t.Usage.Input, t.Usage.Output)
+	used, ok := a.Used(req.GetThreadId(), req.GetKey())
+	if !ok {
+		t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf})
+		if err != nil {
+			return
+		}
+		used = t.Usage
 	}
+	s.Quota.Spend(ctx, &set.Config, req.GetAgentId(), from, used.Input, used.Output)
 }

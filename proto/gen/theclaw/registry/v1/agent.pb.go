@@ -967,7 +967,12 @@ type GetAgentStatusResponse struct {
 	// outbound_pending counts replies committed and not yet sent or dead.
 	OutboundPending int64 `protobuf:"varint,6,opt,name=outbound_pending,json=outboundPending,proto3" json:"outbound_pending,omitempty"`
 	// dead counts the agent's dead letters, of turns and of deliveries.
-	Dead          int64 `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
+	Dead int64 `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
+	// tokens_today is how many tokens the agent has used today, a day of UTC. It is
+	// counted where something of a day is limited.
+	TokensToday int64 `protobuf:"varint,8,opt,name=tokens_today,json=tokensToday,proto3" json:"tokens_today,omitempty"`
+	// tokens_per_day is how many it may use, quota.tokens_per_day; 0: no limit.
+	TokensPerDay  int64 `protobuf:"varint,9,opt,name=tokens_per_day,json=tokensPerDay,proto3" json:"tokens_per_day,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1047,6 +1052,20 @@ func (x *GetAgentStatusResponse) GetOutboundPending() int64 {
 func (x *GetAgentStatusResponse) GetDead() int64 {
 	if x != nil {
 		return x.Dead
+	}
+	return 0
+}
+
+func (x *GetAgentStatusResponse) GetTokensToday() int64 {
+	if x != nil {
+		return x.TokensToday
+	}
+	return 0
+}
+
+func (x *GetAgentStatusResponse) GetTokensPerDay() int64 {
+	if x != nil {
+		return x.TokensPerDay
 	}
 	return 0
 }
@@ -2769,7 +2788,7 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x0eConsumerStatus\x12\"\n" +
 	"\rlast_acked_id\x18\x01 \x01(\x03R\vlastAckedId\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x03R\apending\x12\x17\n" +
-	"\ahead_id\x18\x03 \x01(\x03R\x06headId\"\xbc\x02\n" +
+	"\ahead_id\x18\x03 \x01(\x03R\x06headId\"\x85\x03\n" +
 	"\x16GetAgentStatusResponse\x120\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.AgentR\x05agent\x129\n" +
 	"\x05inbox\x18\x02 \x01(\v2#.theclaw.registry.v1.ConsumerStatusR\x05inbox\x12\x1d\n" +
@@ -2778,7 +2797,9 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\rlast_activity\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastActivity\x12\x16\n" +
 	"\x06holder\x18\x05 \x01(\tR\x06holder\x12)\n" +
 	"\x10outbound_pending\x18\x06 \x01(\x03R\x0foutboundPending\x12\x12\n" +
-	"\x04dead\x18\a \x01(\x03R\x04dead\"^\n" +
+	"\x04dead\x18\a \x01(\x03R\x04dead\x12!\n" +
+	"\ftokens_today\x18\b \x01(\x03R\vtokensToday\x12$\n" +
+	"\x0etokens_per_day\x18\t \x01(\x03R\ftokensPerDay\"^\n" +
 	"\x16BootstrapAgentsRequest\x12$\n" +
 	"\bprovider\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12\x1e\n" +
 	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"O\n" +
