@@ -26,6 +26,7 @@ var (
 		{"internal/agentdir", "internal/egress", "settings name hosts by the rules that they have"},
 		{"internal/egress", "internal/boundary", "hosts that programs ask for are written into answers"},
 		{"internal/egress", "internal/netguard", "which addresses a program may reach is decided as for every request"},
+		{"internal/agentdir", "internal/reference", "settings refer to secrets by the forms that it reads"},
 		{"internal/agentdir", "internal/toolpolicy", "settings choose the tools of agents"},
 		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
 		{"internal/agentdir", "internal/channel/catalog", "the types of channels check the entries of config.yaml"},

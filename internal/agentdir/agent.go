@@ -26,6 +26,8 @@ type Agent struct {
 	Entry layer.AgentEntry
 	// Workspace is the directory in which its tools work.
 	Workspace string
+	// Secrets are those of the home that the agent may use.
+	Secrets []layer.Secret
 	// Problem is what is wrong with the present files, when these settings are the last
 	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
 	Problem error
@@ -148,7 +150,7 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Files: Files{in.Agent.Data, in.Home}}
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Files: Files{in.Agent.Data, in.Home}}
 	if err := a.resolveWorkspace(loaded); err != nil {
 		return nil, invalid(blame, err)
 	}

@@ -18,6 +18,13 @@ import (
 // ErrPlain reports that a value was given instead of a reference.
 var ErrPlain = errors.New("a secret is given as env:NAME or file:PATH")
 
+// Is reports whether a text has the form of a reference.
+func Is(ref string) bool {
+	name, env := strings.CutPrefix(ref, "env:")
+	path, file := strings.CutPrefix(ref, "file:")
+	return env && name != "" || file && path != ""
+}
+
 // Read returns what a reference stands for. Errors: ErrPlain; a variable that is not
 // set; a file that cannot be read. None holds a value.
 func Read(getenv func(string) string, ref string) (string, error) {

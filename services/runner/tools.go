@@ -18,7 +18,11 @@ func newTools(d Deps, b *sandboxes, agent string) (*toolset.Tools, error) {
 		message.Tool{},
 	}
 	tools = append(tools, file.New(workdirs)...)
-	internet, err := web.New(web.Options{})
+	secrets := web.Secrets{Getenv: d.Getenv}
+	if d.Redactor != nil {
+		secrets.Read = d.Redactor.Add
+	}
+	internet, err := web.New(web.Options{Secrets: secrets})
 	if err != nil {
 		return nil, err
 	}

@@ -214,6 +214,21 @@ var homes = []Setting{
 		Meaning: "The directories outside of the home below which the inbox.path of an agent may lie.",
 	},
 	{
+		Key: "secrets.NAME.ref", Home: true, Type: TypeText, Limits: "env:NAME or file:PATH", Effect: EffectMessage,
+		Example: "env:SHOP_TOKEN",
+		Meaning: "Where the runner finds the value of the secret: in its environment, or in a file of its machine. `{{secret:NAME}}` in a header of http_request stands for it.",
+	},
+	{
+		Key: "secrets.NAME.hosts", Home: true, Type: TypeList, Limits: "1 to 20 hosts such as api.example.org, *.example.net or api.example.org:8443", Effect: EffectMessage,
+		Example: "[api.shop.example]",
+		Meaning: "The hosts to which the value may be sent. It is not sent on by a redirect to another host.",
+	},
+	{
+		Key: "secrets.NAME.agents", Home: true, Type: TypeList, Limits: "a list of ids of agents", Default: "[]", Effect: EffectMessage,
+		Example: "[alice]",
+		Meaning: "The agents that may use the secret; without the list all of the home.",
+	},
+	{
 		Key: "storage.engine", Home: true, Type: TypeChoice, Values: []string{"sqlite", "postgres"}, Default: "sqlite", Effect: EffectRestart,
 		Example: "postgres",
 		Meaning: "Where the registry keeps agents and threads: in the home (`sqlite`) or in a PostgreSQL database (`postgres`), which needs storage.dsns. A change moves nothing; `agentctl migrate-store` does.",
@@ -306,6 +321,12 @@ func Explain(key string) (out []Setting) {
 				full += "." + attribute
 			}
 			keys = append(keys, full)
+		}
+	}
+	if rest, ok := strings.CutPrefix(key, "secrets."); ok {
+		_, attribute, deep := strings.Cut(rest, ".")
+		if keys = []string{"secrets." + ChannelName}; deep {
+			keys[0] += "." + attribute
 		}
 	}
 	for _, list := range []string{"outbound", "agents.list"} {

@@ -26,6 +26,7 @@ type HomeSettings struct {
 	Bindings []binding.Binding
 	Accounts []Account
 	Owners   []string // type:peer
+	Secrets  []Secret
 	// Workspace is the working directory of the default agent, by agents.defaults; empty: by
 	// its flavor.
 	Workspace string
@@ -196,6 +197,8 @@ func parseHome(f File, problems *[]Problem) *Home {
 			l.accounts(kv, &h.Settings)
 		case name == "owners":
 			l.owners(kv, &h.Settings)
+		case name == "secrets":
+			l.secrets(kv, &h.Settings)
 		case name == "inbox_paths":
 			h.inboxPaths(l, kv)
 		case name == "storage":
@@ -241,7 +244,7 @@ func (h *Home) Over(own *Home) (*Home, error) {
 	for _, f := range []struct {
 		key string
 		has bool
-	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}} {
+	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"secrets", len(s.Secrets) > 0}} {
 		if f.has {
 			return nil, &Error{Problems: []Problem{{
 				File: own.file.Name, Key: f.key,

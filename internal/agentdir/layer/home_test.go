@@ -40,6 +40,9 @@ owners: ["telegram:1207"]
 channels:
   tg: {type: telegram, dm: allowlist, allow_from: ['1', '2'], groups: {allow: ['*'], mode: always}}
   dc: {type: discord, default: true, enabled: false}
+secrets:
+  SHOP: {ref: 'env:SHOP_TOKEN', hosts: [api.shop.example, '*.example.net'], agents: [work]}
+  MAIL: {ref: 'file:/run/secrets/mail', hosts: [mail.example.org]}
 `
 
 func home(text string) File { return File{"theclaw.yaml", []byte(text)} }
@@ -63,10 +66,24 @@ func TestReadHome(t *testing.T) {
 			{Name: "tg", Type: "telegram", Enabled: true, DM: "allowlist", AllowFrom: []string{"1", "2"}, Groups: AccountGroups{Allow: []string{"*"}, Mode: "always"}},
 			{Name: "dc", Type: "discord", Default: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"}},
 		},
+		Secrets: []Secret{
+			{"SHOP", "env:SHOP_TOKEN", []string{"api.shop.example", "*.example.net"}, []string{"work"}},
+			{"MAIL", "file:/run/secrets/mail", []string{"mail.example.org"}, nil},
+		},
 		Owners: []string{"telegram:1207"}, Workspace: "/srv/main", Version: got.Version,
 	}
 	if d := cmp.Diff(want, got); d != "" || len(got.Version) != 64 {
 		t.Error(d, got.Version)
+	}
+}
+
+// An agent has the secrets that name it, and those that name none.
+func TestSecretsOfAnAgent(t *testing.T) {
+	for id, want := range map[string]int{"work": 2, "main": 1} {
+		l := load(t, Layers{AgentID: id, Home: home(homeText), Agent: File{"config.yaml", []byte("agent_id: " + id + "\n")}})
+		if len(l.Secrets) != want {
+			t.Errorf("%s: %+v", id, l.Secrets)
+		}
 	}
 }
 
@@ -238,6 +255,10 @@ const homeJSON5 = `// the home
     {agentId: 'work', match: {channel: 'discord', accountId: '*', guild_id: '81'}},
     {agent_id: 'main', match: {channel: 'telegram', peer: {kind: 'dm', id: '7'}}}, /* the last */
   ],
+  secrets: {
+    SHOP: {ref: 'env:SHOP_TOKEN', hosts: ['api.shop.example', '*.example.net'], agents: ['work']},
+    MAIL: {ref: 'file:/run/secrets/mail', hosts: ['mail.example.org']},
+  },
   owners: ["telegram:1207"],
   channels: {
     tg: {type: 'telegram', dm: 'allowlist', allow_from: ['1', '2'], groups: {allow: ['*'], mode: 'always'}},

@@ -158,17 +158,23 @@ func TestRefuses(t *testing.T) {
 
 func TestRefusesInHome(t *testing.T) {
 	for in, want := range map[string]string{
-		"defaults: {agent_id: x}\n":         "theclaw.yaml:1:12: \"agent_id\" belongs in the config.yaml of one agent",
-		"defaults: {inbox: {path: /x}}\n":   "belongs in the config.yaml",
-		"default: {}\n":                     "unknown key \"default\" (did you mean \"defaults\"?)",
-		"colour: red\n":                     "unknown key \"colour\"; there are agents, defaults, workspace, bindings, owners, channels, inbox_paths and storage, and the keys of agents",
-		"run: {timeout: 5}\n":               "must be a duration",
-		"defaults: {run: {timout: 5m}}\n":   "unknown key \"run.timout\" (did you mean \"run.timeout\"?)",
-		"storage: {engin: sqlite}\n":        "unknown key \"storage.engin\" (did you mean \"storage.engine\"?)",
-		"storage: {shards: 3}\n":            "unknown key \"storage.shards\"; there are engine and dsns",
-		"inbox_paths: /x\n":                 "must be a list",
-		"defaults: {retry: {max_age: 1}}\n": "must be a duration",
-		"a: [\n":                            "theclaw.yaml:1",
+		"defaults: {agent_id: x}\n":                                           "theclaw.yaml:1:12: \"agent_id\" belongs in the config.yaml of one agent",
+		"defaults: {inbox: {path: /x}}\n":                                     "belongs in the config.yaml",
+		"default: {}\n":                                                       "unknown key \"default\" (did you mean \"defaults\"?)",
+		"colour: red\n":                                                       "unknown key \"colour\"; there are agents, defaults, workspace, bindings, owners, channels, inbox_paths, secrets and storage, and the keys of agents",
+		"secrets: {shop: {ref: sk-123, hosts: [a.org]}}\n":                    "secrets.shop: ref must be env:NAME or file:PATH",
+		"secrets: {shop: {ref: 'env:SHOP'}}\n":                                "secrets.shop: hosts must name 1 to 20 hosts",
+		"secrets: {shop: {ref: 'env:SHOP', hosts: ['https://a.org']}}\n":      "secrets.shop: https://a.org is no host",
+		"secrets: {a b: {ref: 'env:SHOP', hosts: [a.org]}}\n":                 "the name of a secret has letters",
+		"secrets: {shop: {ref: 'env:SHOP', hosts: [a.org], agents: [A B]}}\n": "is not the id of an agent",
+		"secrets: {shop: {ref: 'env:SHOP', host: a.org}}\n":                   "unknown key \"host\" in secrets.shop",
+		"run: {timeout: 5}\n":                                                 "must be a duration",
+		"defaults: {run: {timout: 5m}}\n":                                     "unknown key \"run.timout\" (did you mean \"run.timeout\"?)",
+		"storage: {engin: sqlite}\n":                                          "unknown key \"storage.engin\" (did you mean \"storage.engine\"?)",
+		"storage: {shards: 3}\n":                                              "unknown key \"storage.shards\"; there are engine and dsns",
+		"inbox_paths: /x\n":                                                   "must be a list",
+		"defaults: {retry: {max_age: 1}}\n":                                   "must be a duration",
+		"a: [\n":                                                              "theclaw.yaml:1",
 	} {
 		l := agent("agent_id: a1\n")
 		l.Home = File{"theclaw.yaml", []byte(in)}

@@ -62,6 +62,8 @@ type Loaded struct {
 	// InboxPaths are the directories outside the home below which an inbox.path may
 	// lie, as theclaw.yaml lists them.
 	InboxPaths []string
+	// Secrets are those of the home that the agent may use.
+	Secrets []Secret
 
 	more   more
 	places map[string]place
@@ -101,6 +103,7 @@ func Load(in Layers) (*Loaded, error) {
 		home.apply(in.AgentID, &out.Config, &out.more, out.places, &problems)
 	}
 	out.InboxPaths = home.InboxPaths
+	out.Secrets = slices.DeleteFunc(slices.Clone(home.Settings.Secrets), func(s Secret) bool { return !s.For(in.AgentID) })
 	out.entry(home, in.AgentID)
 	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
 	if root, ok := l.parse(); ok && root == nil {

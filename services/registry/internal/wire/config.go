@@ -29,6 +29,9 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	if v, err := set.Get("pai.model"); err == nil && v.Origin == "default" {
 		out.Model = ""
 	}
+	for _, s := range set.Secrets {
+		out.Secrets = append(out.Secrets, &registryv1.Secret{Name: s.Name, Ref: s.Ref, Hosts: s.Hosts})
+	}
 	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
 	return out
 }

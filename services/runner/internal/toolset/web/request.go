@@ -30,12 +30,13 @@ var ours = []string{
 
 // requester is the tool http_request.
 type requester struct {
-	client *client
-	limits Limits
+	client  *client
+	limits  Limits
+	secrets Secrets
 }
 
 func newRequester(o Options) *requester {
-	return &requester{newClient(o.Wait), o.HTTP}
+	return &requester{newClient(o.Wait), o.HTTP, o.Secrets}
 }
 
 // Spec implements [toolset.Tool].
@@ -47,7 +48,7 @@ func (*requester) Spec() toolset.Spec {
 		Schema: json.RawMessage(`{"type":"object","properties":{` +
 			`"url":{"type":"string","description":"address, http or https"},` +
 			`"method":{"type":"string","enum":["GET","HEAD","POST","PUT","PATCH","DELETE"],"description":"GET unless given"},` +
-			`"headers":{"type":"object","additionalProperties":{"type":"string"},"description":"headers of the request, by name"},` +
+			`"headers":{"type":"object","additionalProperties":{"type":"string"},"description":"headers of the request, by name; {{secret:NAME}} in a value stands for a secret of the settings"},` +
 			`"body":{"type":"string","description":"body of POST, PUT, PATCH or DELETE"}},` +
 			`"required":["url"]}`),
 	}
@@ -117,18 +118,22 @@ func (r *requester) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if methods[a.Method] == toolset.Effect {
 		header.Set("Idempotency-Key", c.Key)
 	}
+	secrets, why := r.secrets.put(u, header, c.Place.Config.GetSecrets())
+	if why != "" {
+		return toolset.Failed("Nothing was requested: " + why)
+	}
 	limits := r.limits.of(c.Place.Config.GetHttp())
 	res, err := r.client.do(ctx, request{a.Method, u, header, a.Body, limits})
 	if err != nil {
-		return toolset.Failed(err.Error())
+		return toolset.Failed(secrets.without(err.Error()))
 	}
 	headers := map[string]string{}
 	for name, values := range res.header {
-		headers[clean(name)] = clean(strings.Join(values, ", "))
+		headers[secrets.without(clean(name))] = secrets.without(clean(strings.Join(values, ", ")))
 	}
 	begin, end := mark(res.url.Host)
-	return toolset.Result{JSON: fit(c, content(res), begin, end, limits.MaxChars, func(text string) any {
-		return answered{a.URL, res.status, res.truncated(), begin, res.url.Redacted(), headers, text, end}
+	return toolset.Result{JSON: fit(c, secrets.without(content(res)), begin, end, limits.MaxChars, func(text string) any {
+		return answered{a.URL, res.status, res.truncated(), begin, secrets.without(res.url.Redacted()), headers, text, end}
 	})}
 }
 

@@ -14,7 +14,10 @@
 // Everything that others wrote stands, in the result, between the members external and
 // external_end. Both hold a random mark that the others cannot know.
 //
-// It runs no scripts of pages, and knows no secrets.
+// A header of http_request may name a secret of the settings: its value is put in here, for the hosts of that
+// secret, and taken out of what the server returns. The model, the journal and the sandbox have its name only.
+//
+// It runs no scripts of pages.
 package web
 
 import (
@@ -40,6 +43,7 @@ import (
 type Options struct {
 	Fetch, HTTP Limits
 	Search      Search
+	Secrets     Secrets
 	// Wait waits before a repeated request; nil: [pause.For].
 	Wait func(ctx context.Context, d time.Duration) error
 }
