@@ -22,9 +22,5 @@ func newTools(d Deps, b *sandboxes, agent string) (*toolset.Tools, error) {
 	if d.Redactor != nil {
 		secrets.Read = d.Redactor.Add
 	}
-	internet, err := web.New(web.Options{Secrets: secrets})
-	if err != nil {
-		return nil, err
-	}
-	return toolset.New(append(tools, internet...)...)
+	return toolset.New(append(tools, web.New(web.Options{Secrets: secrets})...)...)
 }

@@ -67,6 +67,14 @@ type Tools struct {
 	Read                  ReadTool
 	FS                    FileTools
 	WebFetch, HTTP        WebTool
+	WebSearch             WebSearch
+}
+
+// WebSearch chooses what web_search asks: Provider is off, auto (default), brave, searxng or duckduckgo; URL its
+// address; Key a reference to its key, env:BRAVE_API_KEY by default; Results (5) how many are returned.
+type WebSearch struct {
+	Provider, URL, Key string
+	Results            int
 }
 
 // OutputKeep is how long (7 days) and how much (256 MiB) complete outputs of tools and the previous contents of
@@ -263,6 +271,7 @@ func Default() Config {
 			Read:       ReadTool{MaxBytes: 50 << 10, MaxLines: 2000},
 			FS:         FileTools{Ignore: []string{".git", "node_modules", ".output"}},
 			WebFetch:   WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
+			WebSearch:  WebSearch{Provider: "auto", Key: "env:BRAVE_API_KEY", Results: 5},
 			HTTP:       WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/theclaw/agents/internal/reference"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
@@ -310,6 +312,26 @@ var fields = []Field{
 		Meaning: "Addresses that web_fetch may reach although they are not public. Everything that the agent can be talked into is then possible there.",
 	},
 	{
+		Key: "tools.web_search.provider", Ref: func(c *Config) any { return &c.Tools.WebSearch.Provider },
+		Rule: oneOf(searchOff, "auto", "brave", "searxng", "duckduckgo"), Effect: EffectMessage, Example: "searxng",
+		Meaning: "Which provider web_search asks. `auto` is brave where its key is set, else searxng where its address is, else duckduckgo; with `off` there is no such tool.",
+	},
+	{
+		Key: "tools.web_search.url", Ref: func(c *Config) any { return &c.Tools.WebSearch.URL },
+		Rule: webAddress(), Effect: EffectMessage, Example: "http://searx.lan:8888",
+		Meaning: "The address of the provider, which searxng needs. It may be a private one.",
+	},
+	{
+		Key: "tools.web_search.key", Ref: func(c *Config) any { return &c.Tools.WebSearch.Key },
+		Rule: secretReference(), Effect: EffectMessage, Example: "file:/run/secrets/brave",
+		Meaning: "Where the runner finds the key of brave.",
+	},
+	{
+		Key: "tools.web_search.results", Ref: func(c *Config) any { return &c.Tools.WebSearch.Results },
+		Rule: between(1, 20), Unit: "results", Effect: EffectMessage, Example: "10",
+		Meaning: "How many results web_search returns, unless its call names another number.",
+	},
+	{
 		Key: "tools.http.max_chars", Ref: func(c *Config) any { return &c.Tools.HTTP.MaxChars },
 		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
 		Meaning: "How many characters of a body the model gets from http_request.",
@@ -479,6 +501,30 @@ func oneOf(words ...string) Rule {
 func tools() Rule {
 	return Rule{Form: fmt.Sprintf("names of tools, groups such as group:fs, patterns with *; at most %d", toolpolicy.MaxEntries), check: func(v any) string {
 		return toolpolicy.Check(*v.(*[]string))
+	}}
+}
+
+// searchOff is the provider of no web search.
+const searchOff = "off"
+
+// webAddress is the rule of an address of a server; empty is none.
+func webAddress() Rule {
+	return Rule{Form: "an http or https address", check: func(v any) string {
+		s := *v.(*string)
+		if u, err := url.Parse(s); s != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil) {
+			return fmt.Sprintf("%q is not an address such as http://searx.lan:8888, without user and password", Clip(s))
+		}
+		return ""
+	}}
+}
+
+// secretReference is the rule of a reference to a secret.
+func secretReference() Rule {
+	return Rule{Form: "env:NAME or file:PATH", check: func(v any) string {
+		if !reference.Is(*v.(*string)) {
+			return "must be env:NAME or file:PATH, so that the value is not in this file"
+		}
+		return ""
 	}}
 }
 

@@ -53,7 +53,11 @@ func (c *Config) ToolLayers() []toolpolicy.Layer {
 	if c.Reply.MessageTool {
 		extra = append(extra, "message")
 	}
-	return toolpolicy.Layers(c.Tools.Profile, c.HomeTools, c.Tools.Scope, extra...)
+	layers := toolpolicy.Layers(c.Tools.Profile, c.HomeTools, c.Tools.Scope, extra...)
+	if c.Tools.WebSearch.Provider == searchOff {
+		layers = append(layers, toolpolicy.Layer{Name: "tools.web_search.provider off", Deny: []string{"web_search"}})
+	}
+	return layers
 }
 
 // TurnConfig returns what a runner needs of the settings, for a turn and for what shows or
@@ -77,6 +81,9 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 		Parallel: int32(c.Tools.Parallel), ResultChars: int32(c.Tools.ResultChars),
 		OutputKeepAge: durationpb.New(c.Tools.OutputKeep.Age), OutputKeepBytes: int64(c.Tools.OutputKeep.MaxMiB) << 20,
 		ReadMaxBytes: int64(c.Tools.Read.MaxBytes), ReadMaxLines: int32(c.Tools.Read.MaxLines), FsSkip: c.Tools.FS.Ignore,
+	}
+	out.WebSearch = &registryv1.WebSearch{
+		Provider: c.Tools.WebSearch.Provider, Url: c.Tools.WebSearch.URL, Key: c.Tools.WebSearch.Key, Results: int32(c.Tools.WebSearch.Results),
 	}
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	for _, l := range c.ToolLayers() {

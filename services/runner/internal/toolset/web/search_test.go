@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // The pages below have the form of those that the providers sent in 2026.
@@ -61,7 +64,8 @@ func TestSearch(t *testing.T) {
 		})
 		for _, n := range []struct{ setting, argument, want int }{{0, 0, 5}, {0, 20, 20}, {3, 0, 3}, {3, 7, 7}} {
 			o := options()
-			o.Search = Search{Provider: c.provider, URL: url + "/", Key: c.key, Results: n.setting}
+			o.Search = Search{Provider: c.provider, URL: url + "/", Key: "env:KEY", Results: n.setting}
+			o.Secrets.Getenv = func(string) string { return c.key }
 			arguments := map[string]any{"query": " go &\n ü "}
 			if n.argument > 0 {
 				arguments["max_results"] = n.argument
@@ -88,7 +92,7 @@ func TestSearch(t *testing.T) {
 }
 
 // TestProvider: which provider is asked, where the settings name none; settings that cannot
-// work are refused at the start.
+// work are reported to the model.
 func TestProvider(t *testing.T) {
 	for _, c := range []struct {
 		search    Search
@@ -107,12 +111,44 @@ func TestProvider(t *testing.T) {
 		{Search{Provider: "searxng", URL: "sx.test"}, "", ""},
 		{Search{Provider: "google"}, "", ""},
 	} {
-		p, err := c.search.provider()
+		p, err := c.search.provider(c.search.Key)
 		if (err == nil) != (c.name != "") || err == nil && (p.name != c.name || p.url != c.url) {
 			t.Errorf("%+v: %s %s %v", c.search, p.name, p.url, err)
 		}
-		if _, failed := New(Options{Search: c.search}); (failed == nil) != (err == nil) {
-			t.Errorf("%+v: %v", c.search, failed)
+		if err == nil {
+			continue
+		}
+		o := options()
+		o.Search = c.search
+		if r := run(t, tool(t, "web_search", o), map[string]string{"query": "x"}, nil); !strings.Contains(r.Text, err.Error()) {
+			t.Errorf("%+v: %+v", c.search, r)
+		}
+	}
+}
+
+// S3-46: the settings of a turn choose the provider, its address, its key and the number of results.
+func TestSearchSettings(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Subscription-Token") != "k-2" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		respond("application/json", bravePage(30))(w, r)
+	})
+	o := options()
+	o.Secrets.Getenv = func(name string) string { return map[string]string{"BRAVE_2": "k-2"}[name] }
+	for _, c := range []struct {
+		set  *registrypb.WebSearch
+		want int // results; -1: it fails
+	}{
+		{&registrypb.WebSearch{Provider: "brave", Url: url, Key: "env:BRAVE_2", Results: 7}, 7},
+		{&registrypb.WebSearch{Provider: "brave", Url: url, Key: "env:BRAVE_3", Results: 7}, -1},
+	} {
+		r := tool(t, "web_search", o).Run(t.Context(), toolset.Call{
+			Name: "web_search", Args: json.RawMessage(`{"query":"x"}`), Place: toolset.Place{Config: &registrypb.TurnConfig{WebSearch: c.set}},
+		})
+		var got hits
+		if err := json.Unmarshal(r.JSON, &got); c.want >= 0 && (err != nil || len(got.Results) != c.want) || c.want < 0 && (!r.IsError || !strings.Contains(r.Text, "tools.web_search.key")) {
+			t.Errorf("%v: %s%s", c.set, r.Text, r.JSON)
 		}
 	}
 }
@@ -145,7 +181,7 @@ func TestSearchFails(t *testing.T) {
 			fmt.Fprint(w, c.body)
 		})
 		o := options()
-		o.Search = Search{Provider: c.provider, URL: url, Key: key}
+		o.Search, o.Secrets = Search{Provider: c.provider, URL: url, Key: "env:KEY"}, Secrets{Getenv: func(string) string { return key }}
 		r := run(t, tool(t, "web_search", o), map[string]string{"query": "x"}, nil)
 		var got struct{ Results json.RawMessage }
 		if c.want == "" {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/egress"
@@ -81,21 +82,26 @@ func (s Secrets) value(u *url.URL, header, name string, known []*registrypb.Secr
 	case !hosts.Permits(u.Hostname(), portOf(u)):
 		return "", fmt.Sprintf("the secret %s may not be sent to %s. Its hosts are %s.", name, boundary.Name(u.Host), strings.Join(secret.GetHosts(), ", "))
 	}
+	if value = s.read(secret.GetRef()); value == "" {
+		return "", fmt.Sprintf("the value of the secret %s cannot be read from %s. The owner of the agent corrects that where the runner is.", name, secret.GetRef())
+	}
+	return value, ""
+}
+
+// read is the value of a reference, kept out of logs; empty where there is none, or it cannot be in a header.
+func (s Secrets) read(ref string) string {
 	getenv := s.Getenv
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
-	value, err = reference.Read(getenv, secret.GetRef())
-	if err == nil && (value == "" || strings.ContainsAny(value, "\r\n\x00")) {
-		err = errors.New("it is empty, or has more than one line")
+	value, err := reference.Read(getenv, ref)
+	if err != nil || !httpguts.ValidHeaderFieldValue(value) {
+		return ""
 	}
-	if err != nil {
-		return "", fmt.Sprintf("the value of the secret %s cannot be read from %s. The owner of the agent corrects that where the runner is.", name, secret.GetRef())
-	}
-	if s.Read != nil {
+	if s.Read != nil && value != "" {
 		s.Read(value)
 	}
-	return value, ""
+	return value
 }
 
 // without is a text of the response without the values, which a server may have sent back, as they are or encoded.

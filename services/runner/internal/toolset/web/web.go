@@ -88,19 +88,11 @@ func (l Limits) withDefaults(chars int, timeout time.Duration) Limits {
 	return l
 }
 
-// New returns the tools. The error is a search provider that cannot be used as it is set.
-func New(o Options) ([]toolset.Tool, error) {
+// New returns the tools.
+func New(o Options) []toolset.Tool {
 	o.Fetch = o.Fetch.withDefaults(10_000, 10*time.Second)
 	o.HTTP = o.HTTP.withDefaults(50_000, 30*time.Second)
-	tools := []toolset.Tool{newFetch(o), newRequester(o)}
-	if o.Search.Provider == "off" {
-		return tools, nil
-	}
-	s, err := newSearch(o)
-	if err != nil {
-		return nil, err
-	}
-	return append(tools, s), nil
+	return []toolset.Tool{newFetch(o), newRequester(o), newSearch(o)}
 }
 
 // mark begins and ends what others wrote.

@@ -51,10 +51,7 @@ func options() Options {
 
 func tool(t *testing.T, name string, o Options) toolset.Tool {
 	t.Helper()
-	tools, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := New(o)
 	n := slices.IndexFunc(tools, func(tool toolset.Tool) bool { return tool.Spec().Name == name })
 	if n < 0 {
 		t.Fatal("there is no tool " + name)
@@ -191,28 +188,21 @@ func TestDefaults(t *testing.T) {
 	check := func(o Options, fetchChars, httpChars, results int, fetchTime, httpTime time.Duration) {
 		t.Helper()
 		f, r, s := tool(t, "web_fetch", o).(*fetch), tool(t, "http_request", o).(*requester), tool(t, "web_search", o).(*search)
-		if f.limits.MaxChars != fetchChars || f.limits.Timeout != fetchTime || r.limits.MaxChars != httpChars || r.limits.Timeout != httpTime || s.results != results || searchTimeout != 10*time.Second {
-			t.Errorf("%+v, %+v, %d", f.limits, r.limits, s.results)
+		if f.limits.MaxChars != fetchChars || f.limits.Timeout != fetchTime || r.limits.MaxChars != httpChars || r.limits.Timeout != httpTime || s.search.of(nil).Results != results || searchTimeout != 10*time.Second {
+			t.Errorf("%+v, %+v, %d", f.limits, r.limits, s.search.of(nil).Results)
 		}
 	}
 	check(Options{}, 10_000, 50_000, 5, 10*time.Second, 30*time.Second)
 	check(Options{
 		Fetch: Limits{MaxChars: 1, Timeout: 2}, HTTP: Limits{MaxChars: 3, Timeout: 4}, Search: Search{Results: 6},
 	}, 1, 3, 6, 2, 4)
-	tools, err := New(Options{Search: Search{Provider: "off"}})
-	if err != nil || len(tools) != 2 {
-		t.Errorf("without a provider: %d tools, %v", len(tools), err)
-	}
 }
 
 // S3-47, S4-64: the settings of a turn decide how much of a page its model gets, how long that may
 // take, and which private addresses it may reach; those of another turn do not.
 func TestSettingsOfATurn(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("word ", 1000)) })
-	tools, err := New(Options{Wait: new(clock).wait})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := New(Options{Wait: new(clock).wait})
 	limits := &registrypb.WebLimits{MaxChars: 1500, AllowPrivate: []string{"127.0.0.0/8", "no address"}}
 	for _, c := range []struct {
 		config *registrypb.TurnConfig
