@@ -56,11 +56,28 @@ type Config struct {
 }
 
 // Tools choose which tools the model has. Profile is theclaw (default), minimal, coding,
-// messaging, full or agentclaw.
+// messaging, full or agentclaw. Presentation chooses the names that the model sees: theclaw
+// (default), openclaw or agentclaw.
 type Tools struct {
-	Profile string
+	Profile, Presentation string
 	toolpolicy.Scope
 	WebFetch, HTTP WebTool
+	Exec           Exec
+}
+
+// Exec bounds the programs that tools run. Timeout, 600 s, is of a call that names none. A call
+// that runs longer than Yield goes on in the background; 0, the default: none does.
+type Exec struct {
+	Timeout, Yield time.Duration
+	Background     Background
+}
+
+// Background bounds programs in the background: at most Max of an agent at a time, 8, each for
+// at most MaxAge, 30 minutes. Notify (default): the agent gets a message when one ends.
+type Background struct {
+	Max    int
+	MaxAge time.Duration
+	Notify bool
 }
 
 // WebTool bounds a tool for the web. MaxChars is 10,000 for web_fetch and 50,000 for
@@ -233,7 +250,9 @@ func Default() Config {
 		Approvals:       "none",
 		Tools: Tools{
 			Profile: toolpolicy.Theclaw, WebFetch: WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
-			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			HTTP:         WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			Presentation: toolpolicy.Theclaw,
+			Exec:         Exec{Timeout: 600 * time.Second, Background: Background{Max: 8, MaxAge: 30 * time.Minute, Notify: true}},
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}
