@@ -41,6 +41,10 @@ const (
 	DefaultConv = "default"
 )
 
+// Process is the conversation type of the registry's own events about a process that a tool has
+// left in the background.
+const Process = "process"
+
 // Kind is the first word of an address.
 type Kind uint8
 

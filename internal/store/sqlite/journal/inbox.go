@@ -20,9 +20,13 @@ const openEvent = " FROM events e WHERE id > ? AND NOT EXISTS (SELECT 1 FROM x_f
 
 // Open answers events that have no fate, with their routes; those that can have no turn
 // get their fate here.
-func Open(ctx context.Context, tx *db.Tx, o store.OpenBatch) (b store.Batch, err error) {
+func Open(ctx context.Context, tx *db.Tx, agent string, token uint64, o store.OpenBatch) (b store.Batch, err error) {
 	// What another program wrote is chained before anything is decided on it.
 	if err := tx.ChainForeign(); err != nil {
+		return b, err
+	}
+	// Before the events are read: those at the end of lost processes are among them.
+	if err := loseProcesses(tx, agent, token); err != nil {
 		return b, err
 	}
 	in, err := loadInbox(tx)
