@@ -23,8 +23,8 @@ const (
 	DefaultTimeout   = 600 * time.Second
 	MaxTimeout       = 3600 * time.Second // of a program that a caller waits for
 	MaxAge           = 24 * time.Hour     // of any program
-	DefaultOutputCap = 256 << 10       // bytes
-	SpillCap         = output.SpillCap // bytes of one spill file; the rest is dropped
+	DefaultOutputCap = 256 << 10          // bytes
+	SpillCap         = output.SpillCap    // bytes of one spill file; the rest is dropped
 )
 
 // Limits are resource limits; a zero is its default.

@@ -88,6 +88,9 @@ type Spec struct {
 // Place is where the calls of one turn are made.
 type Place struct {
 	AgentID, ThreadID string
+	// Turn is the key of the turn, and InboxID its message.
+	Turn    string
+	InboxID int64
 	// Fence is resource=token of the lease.
 	Fence string
 	// Config holds the settings of the agent at the claim of the turn.
