@@ -60,6 +60,14 @@ type Process struct {
 	SessionKey, Event string
 }
 
+// RecordedProcess is what a record did.
+type RecordedProcess struct {
+	Process       // as it is stored
+	Pushed  bool  // an event
+	Acked   int64 // of the inbox: it does not reach the head while a process runs
+	Running bool  // this one or another one is not over
+}
+
 // Processes keeps what runs in the background, in the inbox of the agent.
 //
 // A process that is over has exactly one event in the inbox, or was seen: the record of its end
@@ -67,11 +75,10 @@ type Process struct {
 // a runner did not record is given up by the first [Inboxes].OpenBatch under a newer token of
 // the lease, in its transaction: a process ends with its runner.
 type Processes interface {
-	// RecordProcess stores a process, or how far it got, and answers it as it is stored. It
-	// reports whether it pushed an event. What is over stays as it is.
+	// RecordProcess stores a process, or how far it got. What is over stays as it is.
 	// Errors: ErrNoProcess for the end of one that was never recorded, ErrProcessTaken when
 	// another call has the id, and those of a lost lease.
-	RecordProcess(ctx context.Context, agent string, f Fence, p Process) (stored Process, pushed bool, err error)
+	RecordProcess(ctx context.Context, agent string, f Fence, p Process) (RecordedProcess, error)
 	// Processes answers those of a conversation, newest first, at most MaxProcesses; of one
 	// id, when it is not empty.
 	Processes(ctx context.Context, agent, threadID, id string) ([]Process, error)

@@ -8,10 +8,10 @@ import (
 )
 
 // RecordProcess stores how far a process got.
-func (e *Engine) RecordProcess(ctx context.Context, agent string, f store.Fence, p store.Process) (store.Process, bool, error) {
+func (e *Engine) RecordProcess(ctx context.Context, agent string, f store.Fence, p store.Process) (store.RecordedProcess, error) {
 	s := journal.Process(p)
 	err := e.fenced(ctx, store.Inbox(agent), f, s)
-	return s.Out, s.Pushed && err == nil, err
+	return s.Out, err
 }
 
 // Processes answers those of a conversation, newest first.

@@ -10,12 +10,12 @@ import (
 
 // RecordProcess stores how far a process got. Its end is durable, as every push is; what a power
 // cut loses of a process that runs is a process that ended with it.
-func (e *Engine) RecordProcess(ctx context.Context, agent string, f store.Fence, p store.Process) (stored store.Process, pushed bool, err error) {
+func (e *Engine) RecordProcess(ctx context.Context, agent string, f store.Fence, p store.Process) (out store.RecordedProcess, err error) {
 	err = e.fenced(ctx, store.Inbox(agent), f, p.State.Ended(), func(tx *db.Tx) error {
-		stored, pushed, err = journal.RecordProcess(tx, agent, f.Token, p)
+		out, err = journal.RecordProcess(tx, agent, f.Token, p)
 		return err
 	})
-	return stored, pushed, err
+	return out, err
 }
 
 // Processes answers those of a conversation, newest first.

@@ -22,9 +22,12 @@ func process(state store.ProcessState) store.Process {
 // recorded records a process under a fence, and answers whether an event was pushed.
 func (f *fixture) recorded(t *testing.T, fence store.Fence, p store.Process) (store.Process, bool) {
 	t.Helper()
-	out, pushed, err := f.RecordProcess(t.Context(), "a", fence, p)
+	out, err := f.RecordProcess(t.Context(), "a", fence, p)
 	ok(t, err)
-	return out, pushed
+	if !out.State.Ended() && !out.Running {
+		t.Errorf("process %s is %s, and none runs", out.ID, out.State)
+	}
+	return out.Process, out.Pushed
 }
 
 // exits are the texts of the events about processes in the inbox of a.
@@ -122,13 +125,68 @@ var processes = map[string]func(*testing.T, *fixture){
 		}
 		equal(t, "batch", fmt.Sprint(got), "[threads/x process:p-1 threads/x process:p-2]")
 		equal(t, "events", fmt.Sprintf("%q", f.exits(t)), `["process p-1 was ended by a restart after 7s" "process p-2 was ended by a restart; it may not have begun"]`)
-		if _, _, err := f.RecordProcess(t.Context(), "a", runner, process(store.ProcessExited)); !errors.Is(err, store.ErrLeaseLost) {
+		if _, err := f.RecordProcess(t.Context(), "a", runner, process(store.ProcessExited)); !errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("the older lease records an end: %v", err)
 		}
 		late := process(store.ProcessExited)
 		if got, pushed := f.recorded(t, newer, late); pushed || got.State != store.ProcessLost {
 			t.Errorf("an end after the end: %+v, pushed %v", got, pushed)
 		}
+	},
+	"an agent has work while a process runs": func(t *testing.T, f *fixture) {
+		work := func(what string, want bool) {
+			t.Helper()
+			st, err := f.State(t.Context(), "a")
+			ok(t, err)
+			if got := st.Head > st.Acked; got != want {
+				t.Errorf("%s: head %d, acked %d", what, st.Head, st.Acked)
+			}
+		}
+		settle := func() {
+			t.Helper()
+			for _, p := range f.open(t).Events {
+				f.settle(t, p.Event.ID)
+			}
+		}
+		f.push(t, "1")
+		f.recorded(t, runner, process(store.ProcessRunning))
+		settle()
+		work("it runs", true)
+		end := process(store.ProcessExited)
+		end.Seen = true
+		f.recorded(t, runner, end)
+		work("its end was seen", false)
+		next := process(store.ProcessRunning)
+		next.ID, next.StepKey = "p-2", "k:tool:1:3"
+		f.push(t, "2")
+		f.recorded(t, runner, next)
+		settle()
+		next.State = store.ProcessExited
+		f.recorded(t, runner, next)
+		work("its end is an event", true)
+		settle()
+		work("the event has its fate", false)
+		lost := process(store.ProcessRunning)
+		lost.ID, lost.StepKey, lost.Seen = "p-3", "k:tool:1:4", true
+		f.push(t, "3")
+		f.recorded(t, runner, lost)
+		settle()
+		f.revoke(runner.Resource, runner.Token)
+		_, err := f.OpenBatch(t.Context(), "a", store.Fence{Resource: runner.Resource, Token: runner.Token + 1}, batch("m1"))
+		ok(t, err)
+		work("it was lost", false)
+	},
+	"what is erased holds nothing up": func(t *testing.T, f *fixture) {
+		f.push(t, "1")
+		f.recorded(t, runner, process(store.ProcessRunning))
+		for _, p := range f.open(t).Events {
+			f.settle(t, p.Event.ID)
+		}
+		ok(t, f.Erase(t.Context(), inboxA, store.PeerShare{Turns: []string{"k"}}))
+		f.open(t)
+		st, err := f.State(t.Context(), "a")
+		ok(t, err)
+		equal(t, "acked", st.Acked, st.Head)
 	},
 	"processes are those of a conversation": func(t *testing.T, f *fixture) {
 		none, err := f.Processes(t.Context(), "a", "threads/x", "")
@@ -152,11 +210,11 @@ var processes = map[string]func(*testing.T, *fixture){
 		}
 		taken := process(store.ProcessStarting)
 		taken.ID, taken.StepKey = "p-0", "k2:tool:1:1"
-		if _, _, err := f.RecordProcess(t.Context(), "a", runner, taken); !errors.Is(err, store.ErrProcessTaken) {
+		if _, err := f.RecordProcess(t.Context(), "a", runner, taken); !errors.Is(err, store.ErrProcessTaken) {
 			t.Errorf("the id of another call: %v", err)
 		}
 		taken.ID, taken.State = "p-9", store.ProcessExited
-		if _, _, err := f.RecordProcess(t.Context(), "a", runner, taken); !errors.Is(err, store.ErrNoProcess) {
+		if _, err := f.RecordProcess(t.Context(), "a", runner, taken); !errors.Is(err, store.ErrNoProcess) {
 			t.Errorf("the end of none: %v", err)
 		}
 	},

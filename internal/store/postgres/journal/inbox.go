@@ -58,6 +58,7 @@ func (s *OpenStep) Load(tx *unit.Tx) {
 	s.in = machine.Inbox{}
 	s.lost = nil
 	loadLost(tx, &s.lost)
+	loadRunning(tx, &s.in.Running)
 	loadRoutes(tx, &s.in.Routes)
 	loadOpen(tx, &s.in, "", s.o.After, s.o.Limit)
 }
@@ -69,6 +70,7 @@ func (s *OpenStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	beginInbox(tx, in) // with the head before these events
 	if len(s.lost) > 0 {
 		in.More = true
+		in.Running = false // one lease is older than the next: none of them runs
 		lose(tx, s.lost)
 	}
 	s.Out, s.Ask = machine.Open(in, s.o, s.begun)
@@ -76,7 +78,7 @@ func (s *OpenStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		tx.Exec("DELETE FROM route WHERE agent_id = $1 AND thread_id = $2 AND from_id >= $3", r.From)
 		tx.Exec("INSERT INTO route(agent_id, thread_id, from_id, mode, encoding) VALUES($1,$2,$3,$4,$5)", r.From, r.Mode, encoding)
 	}
-	if len(in.Fates) == 0 {
+	if len(in.Fates) == 0 && len(s.lost) == 0 && !in.Caught(s.o) {
 		return nil
 	}
 	if err := readFirstOpen(ctx, tx, in); err != nil {
@@ -150,6 +152,7 @@ func (s *SettleStep) Load(tx *unit.Tx) {
 		ids = append(ids, m.InboxID)
 	}
 	s.known = len(ids)
+	loadRunning(tx, &s.in.Running)
 	tx.One(firstWithout, []any{ids}, nil, &s.in.FirstOpen)
 }
 

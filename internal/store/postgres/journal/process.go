@@ -26,9 +26,19 @@ func loadProcesses(tx *unit.Tx, where string, args []any, out *[]store.Process) 
 		})
 }
 
+// openProcess holds of a process that is not over.
+const openProcess = "state IN ('starting', 'running')"
+
+// loadRunning queues the question whether a process is not over.
+func loadRunning(tx *unit.Tx, running *bool) {
+	tx.ReadRaw("SELECT EXISTS (SELECT 1 FROM process WHERE agent_id = $1 AND "+openProcess+")", []any{tx.Agent}, func(scan func(...any) error) error {
+		return scan(running)
+	})
+}
+
 // loadLost queues the read of processes of leases before that of the transaction.
 func loadLost(tx *unit.Tx, out *[]store.Process) {
-	loadProcesses(tx, "state IN ('starting', 'running') AND token < $2", []any{int64(tx.Fence.Token)}, out)
+	loadProcesses(tx, openProcess+" AND token < $2", []any{int64(tx.Fence.Token)}, out)
 }
 
 // lose gives processes up, the oldest first.
@@ -54,10 +64,11 @@ func saveProcess(tx *unit.Tx, p store.Process, push *store.NewEvent) {
 
 // ProcessStep stores how far a process got, and pushes the event at its end.
 type ProcessStep struct {
-	p      store.Process
-	found  []store.Process
-	Out    store.Process
-	Pushed bool
+	p       store.Process
+	found   []store.Process
+	running int64 // others that are not over
+	in      machine.Inbox
+	Out     store.RecordedProcess
 }
 
 // Process is a step.
@@ -67,24 +78,39 @@ func Process(p store.Process) *ProcessStep { return &ProcessStep{p: p} }
 func (s *ProcessStep) Load(tx *unit.Tx) {
 	s.found = nil
 	loadProcesses(tx, "id = $2", []any{s.p.ID}, &s.found)
+	tx.ReadRaw("SELECT count(*) FROM process WHERE agent_id = $1 AND id <> $2 AND "+openProcess, []any{tx.Agent, s.p.ID}, func(scan func(...any) error) error {
+		return scan(&s.running)
+	})
 }
 
 // Decide writes.
-func (s *ProcessStep) Decide(_ context.Context, tx *unit.Tx) error {
+func (s *ProcessStep) Decide(ctx context.Context, tx *unit.Tx) error {
+	beginInbox(tx, &s.in)
+	s.Out = store.RecordedProcess{Acked: tx.Acked}
 	var old *store.Process
 	if len(s.found) > 0 {
-		old = &s.found[0]
-		s.Out = *old
+		old, s.Out.Process = &s.found[0], s.found[0]
 	}
 	save, push, err := machine.Process(tx.Agent, old, s.p, tx.Fence.Token, tx.Time)
+	s.Out.Running = s.running > 0 || old != nil && !old.State.Ended()
 	if err != nil || save == nil {
 		return err
 	}
+	s.Out.Running = s.running > 0 || !save.State.Ended()
 	if old == nil { // old rows go where the new ones come from
 		tx.ExecRaw("DELETE FROM process WHERE agent_id = $1 AND ended_at > 0 AND ended_at < $2", tx.Agent, tx.Time.Add(-store.ProcessKeep).UnixMilli())
 	}
 	saveProcess(tx, *save, push)
-	s.Out, s.Pushed = *save, push != nil
+	s.Out.Process, s.Out.Pushed = *save, push != nil
+	if !save.State.Ended() || s.running > 0 {
+		return nil
+	}
+	// What waited for its end does not any more; a new event does.
+	if err := readFirstOpen(ctx, tx, &s.in); err != nil {
+		return err
+	}
+	s.in.Running = false
+	s.Out.Acked = saveInbox(tx, &s.in)
 	return nil
 }
 

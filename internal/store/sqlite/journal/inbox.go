@@ -26,7 +26,8 @@ func Open(ctx context.Context, tx *db.Tx, agent string, token uint64, o store.Op
 		return b, err
 	}
 	// Before the events are read: those at the end of lost processes are among them.
-	if err := loseProcesses(tx, agent, token); err != nil {
+	lost, err := loseProcesses(tx, agent, token)
+	if err != nil {
 		return b, err
 	}
 	in, err := loadInbox(tx)
@@ -58,7 +59,7 @@ func Open(ctx context.Context, tx *db.Tx, agent string, token uint64, o store.Op
 			return b, err
 		}
 	}
-	if len(in.Fates) > 0 {
+	if len(in.Fates) > 0 || lost || in.Caught(o) {
 		b.Acked, _, err = saveInbox(tx, &in)
 	}
 	return b, err
@@ -84,7 +85,10 @@ func loadInbox(tx *db.Tx) (in machine.Inbox, err error) {
 	if in.Head, err = tx.Head(); err != nil {
 		return in, err
 	}
-	in.Acked, err = consumer.Acked(tx, thread.Inbox)
+	if in.Acked, err = consumer.Acked(tx, thread.Inbox); err != nil {
+		return in, err
+	}
+	in.Running, err = runs(tx)
 	return in, err
 }
 

@@ -15,37 +15,52 @@ const processColumns = "id, thread, step_key, token, state, exit, tail, seen, st
 const openProcess = "state IN ('starting','running')"
 
 // RecordProcess stores how far a process got, and pushes the event at its end.
-func RecordProcess(tx *db.Tx, agent string, token uint64, p store.Process) (stored store.Process, pushed bool, err error) {
+func RecordProcess(tx *db.Tx, agent string, token uint64, p store.Process) (out store.RecordedProcess, err error) {
 	found, err := processes(tx, "id = ?", p.ID)
 	if err != nil {
-		return stored, false, err
+		return out, err
 	}
 	var old *store.Process
 	if len(found) > 0 {
-		old = &found[0]
+		old, out.Process = &found[0], found[0]
 	}
 	now := time.Now()
 	save, push, err := machine.Process(agent, old, p, token, now)
-	if err != nil || save == nil {
-		if old != nil {
-			stored = *old
-		}
-		return stored, false, err
+	if err != nil {
+		return out, err
 	}
-	if old == nil {
+	if save != nil && old == nil {
 		if err := tx.MakeProcesses(); err != nil {
-			return stored, false, err
+			return out, err
 		}
 		// Old rows go where the new ones come from.
 		if _, err := tx.Exec("DELETE FROM x_process WHERE ended_at > 0 AND ended_at < ?", now.Add(-store.ProcessKeep).UnixMilli()); err != nil {
-			return stored, false, err
+			return out, err
 		}
 	}
-	return *save, push != nil, saveProcess(tx, *save, push)
+	if save != nil {
+		out.Process, out.Pushed = *save, push != nil
+		if err := saveProcess(tx, *save, push); err != nil {
+			return out, err
+		}
+	}
+	in, err := loadInbox(tx)
+	if out.Running = in.Running; err == nil {
+		out.Acked, _, err = saveInbox(tx, &in) // what waited for its end does not any more
+	}
+	return out, err
 }
 
-// loseProcesses gives up the processes of leases before a token.
-func loseProcesses(tx *db.Tx, agent string, token uint64) error {
+// runs reports whether a process is not over.
+func runs(tx *db.Tx) (bool, error) {
+	if has, err := tx.HasProcesses(); !has || err != nil {
+		return false, err
+	}
+	return tx.Row("SELECT 1 FROM x_process WHERE "+openProcess+" LIMIT 1", nil, new(int64))
+}
+
+// loseProcesses gives up the processes of leases before a token, and reports whether there were any.
+func loseProcesses(tx *db.Tx, agent string, token uint64) (lost bool, err error) {
 	list, err := processes(tx, openProcess+" AND token < ?", int64(token))
 	for _, p := range list {
 		if err != nil {
@@ -54,7 +69,7 @@ func loseProcesses(tx *db.Tx, agent string, token uint64) error {
 		save, push := machine.LostProcess(agent, p, time.Now())
 		err = saveProcess(tx, save, push)
 	}
-	return err
+	return len(list) > 0, err
 }
 
 func saveProcess(tx *db.Tx, p store.Process, push *store.NewEvent) error {

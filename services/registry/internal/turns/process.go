@@ -34,11 +34,13 @@ func (s *Service) RecordProcess(ctx context.Context, req *registryv1.RecordProce
 		}
 	}
 	a.NoteWrite()
-	stored, _, err := s.Store.RecordProcess(ctx, a.ID, fence, p)
+	out, err := s.Store.RecordProcess(ctx, a.ID, fence, p)
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	return &registryv1.RecordProcessResponse{Process: process(stored)}, nil
+	a.Acked(out.Acked)
+	a.NoteProcesses(out.Running)
+	return &registryv1.RecordProcessResponse{Process: process(out.Process)}, nil
 }
 
 // ListProcesses returns the processes of a conversation.

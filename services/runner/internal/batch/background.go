@@ -21,7 +21,7 @@ func (b *Batch) BeginBackground() (end func(), ok bool) {
 // Hold is BeginBackground for work that does not make room for other agents before it is over.
 // stop is closed when the batch is to end all the same: the work then ends at once.
 func (b *Batch) Hold() (stop <-chan struct{}, end func(), ok bool) {
-	end, ok = b.BeginBackground()
+	release, ok := b.BeginBackground()
 	if !ok {
 		return nil, nil, false
 	}
@@ -32,7 +32,7 @@ func (b *Batch) Hold() (stop <-chan struct{}, end func(), ok bool) {
 		b.mu.Lock()
 		b.held--
 		b.mu.Unlock()
-		end()
+		release()
 	}, true
 }
 
