@@ -15,7 +15,7 @@ func (c *check) i41(a *snapshot.Agent) {
 	}
 	events := map[string]int64{} // how many, by process
 	for _, e := range a.Inbox.Events {
-		if from, _, err := source.ParseLenient(e.Source); err == nil && from.Kind == source.Internal && from.ConvType == source.Process {
+		if from, _, err := source.ParseLenient(e.Source); err == nil && from.AboutProcess() {
 			events[from.ConvID]++
 		}
 	}

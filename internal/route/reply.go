@@ -43,7 +43,7 @@ func Of(src, content string) (Tuple, json.RawMessage, error) {
 	}
 	switch a.Kind {
 	case source.Internal:
-		if a.ConvType == source.Process {
+		if a.AboutProcess() {
 			return ofProcess(content)
 		}
 		hops, err := Hops(content)
@@ -64,7 +64,7 @@ func Of(src, content string) (Tuple, json.RawMessage, error) {
 func ofProcess(content string) (Tuple, json.RawMessage, error) {
 	var from string
 	err := json.Unmarshal(object(content)["from"], &from)
-	if a, _, bad := source.ParseLenient(from); err != nil || bad != nil || a.ConvType == source.Process {
+	if a, _, bad := source.ParseLenient(from); err != nil || bad != nil || a.AboutProcess() {
 		return Tuple{}, nil, poison("the event about a process does not name who started it", "only the registry writes such events")
 	}
 	return Of(from, content)

@@ -108,6 +108,9 @@ func (a Address) String() string {
 	return ""
 }
 
+// AboutProcess reports whether this is the source of the registry's own events about a process.
+func (a Address) AboutProcess() bool { return a.Kind == Internal && a.ConvType == Process }
+
 // Validate reports whether the address can be written: INVALID_ARGUMENT if not.
 func (a Address) Validate() error {
 	switch a.Kind {

@@ -89,7 +89,7 @@ func (s *Service) beginner(ctx context.Context, a *state.Agent, req *registryv1.
 		Hops  int             `json:"hops,omitempty"`
 		Reply json.RawMessage `json:"reply_context"`
 	}{From: c.Source, Reply: c.ReplyContext}
-	if from, _, err := source.ParseLenient(c.Source); err == nil && from.ConvType == source.Process {
+	if from, _, err := source.ParseLenient(c.Source); err == nil && from.AboutProcess() {
 		ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
 		if err != nil {
 			return "", "", err
