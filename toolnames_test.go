@@ -30,6 +30,9 @@ var otherNames = []string{"services/runner/internal/model/provider"}
 var namesCompared = []allowance{
 	{"internal/toolpolicy/name.go", `"bash_exec": "exec"`, "settings name tools, by any of their names"},
 	{"internal/toolpolicy/name.go", `"message_send": "message"`, "settings name tools, by any of their names"},
+	{"internal/source/source.go", "a.ConvType == Process", "the registry's events about processes have the name of the tool in their source"},
+	{"internal/invariant/database/read.go", `table == "process"`, "the table has the name of the tool"},
+	{"services/runner/internal/prompt/system.go", `toolpolicy.Canonical(t.Name) == "exec"`, "the text names the tool as the presentation does"},
 	{"services/registry/internal/wire/turn.go", "store.ClassRead: registryv1.ToolClass_TOOL_CLASS_READ", "the class has the name of a tool"},
 	{"cmd/agentctl/internal/chat/run.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
 	{"cmd/agentctl/internal/chat/plain.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},

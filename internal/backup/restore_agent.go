@@ -174,7 +174,7 @@ func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAge
 	err = inCopy(ctx, in, func(tx *db.Tx) error {
 		return errors.Join(continueInbox(tx, f, due, id != as), renameFences(tx, id, as),
 			renameKeys(tx, id, as, "x_origin", "session_key"), renameKeys(tx, id, as, "x_sessions", "key"),
-			renameKeys(tx, id, as, "x_sessions", "key_folded"), listSessions(tx, sessions))
+			renameKeys(tx, id, as, "x_sessions", "key_folded"), renameProcesses(tx, id, as), listSessions(tx, sessions))
 	})
 	return out, errors.Join(err, addThreadFiles(ctx, in))
 }
@@ -235,6 +235,14 @@ func renameKeys(tx *db.Tx, id, as, table, column string) error {
 	was, is := "agent:"+id+":", "agent:"+as+":"
 	_, err := tx.Exec("UPDATE "+table+" SET "+column+" = ? || substr("+column+", length(?) + 1) WHERE substr("+column+", 1, length(?)) = ?", is, was, was, was)
 	return err
+}
+
+// renameProcesses is renameKeys for processes, which few inboxes have.
+func renameProcesses(tx *db.Tx, id, as string) error {
+	if has, err := tx.HasProcesses(); !has || err != nil {
+		return err
+	}
+	return renameKeys(tx, id, as, "x_process", "session_key")
 }
 
 // listSessions makes the list of an inbox say what its conversations say, which were copied later.

@@ -43,6 +43,8 @@ const (
 	SessionKeyInvalid = "SESSION_KEY_INVALID"
 	// ToolNotFound: the runner has no such tool.
 	ToolNotFound = "TOOL_NOT_FOUND"
+	// ProcessNotFound: the conversation has no such process in the background.
+	ProcessNotFound = "PROCESS_NOT_FOUND"
 	// EventTooLarge: an event is over 1 MiB.
 	EventTooLarge = "EVENT_TOO_LARGE"
 	// FilterInvalid: a filter is outside the filter language.

@@ -176,6 +176,7 @@ func (c *check) agent(a *snapshot.Agent) {
 		c.i3Inbox(a)
 		c.i3Lost(a)
 		c.i23(a)
+		c.i41(a)
 	}
 	c.i24(a)
 	for _, d := range a.All() {

@@ -43,6 +43,9 @@ func Of(src, content string) (Tuple, json.RawMessage, error) {
 	}
 	switch a.Kind {
 	case source.Internal:
+		if a.AboutProcess() {
+			return ofProcess(content)
+		}
 		hops, err := Hops(content)
 		if err != nil {
 			return Tuple{}, nil, err
@@ -53,6 +56,18 @@ func Of(src, content string) (Tuple, json.RawMessage, error) {
 		return external(src, a, missing, content)
 	}
 	return Tuple{}, nil, poison("an event from `self` has nobody to answer", "leave the source out when sending")
+}
+
+// ofProcess is [Of] for the registry's event about a process: it belongs to the author of the message
+// whose turn started it, and the answer goes there. The field from holds that source, and no other
+// process: the registry follows them to their beginning.
+func ofProcess(content string) (Tuple, json.RawMessage, error) {
+	var from string
+	err := json.Unmarshal(object(content)["from"], &from)
+	if a, _, bad := source.ParseLenient(from); err != nil || bad != nil || a.AboutProcess() {
+		return Tuple{}, nil, poison("the event about a process does not name who started it", "only the registry writes such events")
+	}
+	return Of(from, content)
 }
 
 // CheckStated refuses a source that a caller may not state for a new message (S0-66,

@@ -22,9 +22,10 @@ import (
 // The defaults and bounds of a Command.
 const (
 	DefaultTimeout   = 600 * time.Second
-	MaxTimeout       = 3600 * time.Second
-	DefaultOutputCap = 256 << 10       // bytes
-	SpillCap         = output.SpillCap // bytes of one spill file; the rest is dropped
+	MaxTimeout       = 3600 * time.Second // of a program that a caller waits for
+	MaxAge           = 24 * time.Hour     // of any program
+	DefaultOutputCap = 256 << 10          // bytes
+	SpillCap         = output.SpillCap    // bytes of one spill file; the rest is dropped
 )
 
 // Limits are resource limits; a zero is its default.
@@ -85,20 +86,27 @@ type Command struct {
 	Env     map[string]string // added to the eight variables every program gets
 	// OnlyEnv leaves those eight out, for a program that is not of a model.
 	OnlyEnv bool
-	Stdin   io.Reader // nil: empty
-	Network bool      // the host's network; else only a loopback of its own
+	// Stdin is what the program reads; nil: nothing. One that is an io.Closer is closed at
+	// the end of the program, which ends a Read of it that waits.
+	Stdin   io.Reader
+	Network bool // the host's network; else only a loopback of its own
 	// Serve is given a listener on ProxyAddress in the sandbox: only the program connects to it, and we
 	// serve it from the host. It ends when the program has ended and the listener is closed; Run waits
 	// for that. It needs a network of the program's own: SANDBOX_UNAVAILABLE at level reduced, and with Network or
 	// the mode off it is not called. Nil: there is no listener.
 	Serve   func(net.Listener)
-	Timeout time.Duration // default DefaultTimeout, at most MaxTimeout
+	Timeout time.Duration // default DefaultTimeout, at most MaxAge
 	// OutputCap is the most bytes of stdout and stderr together that Result holds.
 	// Default DefaultOutputCap.
 	OutputCap int
 	// SpillDir is where output above the cap goes, in a new file of mode 0600. In
 	// the workdir, the program's next run can read it. Empty: it is dropped.
 	SpillDir string
+	// Log is the name of a new file in SpillDir for the complete output, from the first byte
+	// on, in place of a spill file. It is then Result.Spill, truncated or not.
+	Log string
+	// OnStart is called when the program was given to the launcher: from then on it may run.
+	OnStart func()
 	// OnStdout and OnStderr are given the complete output as it comes, in addition to what
 	// Result holds of it. Each is called by one goroutine, and must not wait.
 	OnStdout, OnStderr func([]byte)
@@ -138,8 +146,8 @@ func (s *Sandbox) check(c Command) (Command, error) {
 			return c, invalid(fmt.Sprintf("environment variable %q is not valid", k), "use a name without = and a value without NUL")
 		}
 	}
-	if c.Timeout < 0 || c.Timeout > MaxTimeout {
-		return c, invalid("the timeout is out of range", fmt.Sprintf("use at most %s", MaxTimeout))
+	if c.Timeout < 0 || c.Timeout > MaxAge {
+		return c, invalid("the timeout is out of range", fmt.Sprintf("use at most %s", MaxAge))
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout

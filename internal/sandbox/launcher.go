@@ -117,6 +117,9 @@ func input(r io.Reader) (*os.File, func(), error) {
 	}()
 	return theirs, func() {
 		_ = ours.Close()
+		if c, ok := r.(io.Closer); ok {
+			_ = c.Close()
+		}
 		<-done
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -82,6 +83,11 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 		return Result{}, err
 	}
 	defer out.Close()
+	if c.Log != "" {
+		if err := out.Log(c.Log); err != nil {
+			return Result{}, err
+		}
+	}
 	out.Follow(c.OnStdout, c.OnStderr)
 	stdout, stderr, err := out.Open()
 	if err != nil {
@@ -97,9 +103,16 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Workdir, environment(c, temp), c.Stdin, stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // of an input that is open still
+	if in, ok := c.Stdin.(io.Closer); ok {
+		defer func() { _ = in.Close() }()
+	}
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		return Result{}, invalid("the program does not start: "+err.Error(), "check its name")
+	}
+	if c.OnStart != nil {
+		c.OnStart()
 	}
 	drained := out.Drain()
 	_ = cmd.Wait()                                      // how it ended is in ProcessState

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -81,6 +82,35 @@ func TestOutputFollowed(t *testing.T) {
 		})
 		if n := bytes.Count(stdout.Bytes(), []byte("\n")); n != 20000 || stderr.String() != "end\n" || !r.Truncated {
 			t.Errorf("followed %d lines and %q, truncated %t", n, stderr.String(), r.Truncated)
+		}
+	})
+}
+
+// A log has the complete output from the first byte on, and an input that stays open ends with the
+// program; it starts before it ends.
+func TestLog(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		s, dir := only(t, l), workdir(t, l)
+		in, _ := io.Pipe() // nothing is ever written
+		started := 0
+		c := Command{Shell: "seq 1 20000; echo err >&2", Workdir: dir, OutputCap: 1000, SpillDir: filepath.Join(dir, ".output"), Log: "p-1.log", Stdin: in, OnStart: func() { started++ }}
+		r := mustRun(t, s, c)
+		if want := filepath.Join(dir, ".output", "p-1.log"); r.Spill != want || !r.Truncated || started != 1 {
+			t.Fatalf("the log is %q, truncated %t, started %d times", r.Spill, r.Truncated, started)
+		}
+		b, err := os.ReadFile(r.Spill)
+		if lines := bytes.Count(b, []byte("\n")); err != nil || lines != 20001 || !bytes.HasPrefix(b, []byte("1\n")) {
+			t.Errorf("%d lines, %v", lines, err)
+		}
+		if _, err := in.Read(make([]byte, 1)); err == nil {
+			t.Error("the input is open still")
+		}
+		if _, err := s.Run(t.Context(), c); err == nil {
+			t.Error("a log was replaced")
+		}
+		c.Shell, c.Log, c.OutputCap = "echo few", "p-2.log", 0
+		if r := mustRun(t, s, c); r.Truncated || r.Spill != filepath.Join(dir, ".output", "p-2.log") {
+			t.Errorf("a short output is in %q", r.Spill)
 		}
 	})
 }

@@ -78,6 +78,11 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 		return Result{}, err
 	}
 	defer out.Close()
+	if c.Log != "" {
+		if err := out.Log(c.Log); err != nil {
+			return Result{}, fmt.Errorf("make the file for the output: %w", err)
+		}
+	}
 	out.Follow(c.OnStdout, c.OnStderr)
 	return s.spawn(ctx, o, userns, c, out)
 }
@@ -136,6 +141,9 @@ func (s *Sandbox) spawn(ctx context.Context, o wire.Order, userns *os.File, c Co
 	}
 	drained := out.Drain()
 	sent := wire.WriteOrder(lifeline, o) // fails when the launcher is dead; then status tells
+	if c.OnStart != nil && sent == nil {
+		c.OnStart()
+	}
 
 	dead := make(chan wire.Status, 1)
 	go func() { dead <- lastStatus(statusR) }()

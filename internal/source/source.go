@@ -41,6 +41,10 @@ const (
 	DefaultConv = "default"
 )
 
+// Process is the conversation type of the registry's own events about a process that a tool has
+// left in the background.
+const Process = "process"
+
 // Kind is the first word of an address.
 type Kind uint8
 
@@ -103,6 +107,9 @@ func (a Address) String() string {
 	}
 	return ""
 }
+
+// AboutProcess reports whether this is the source of the registry's own events about a process.
+func (a Address) AboutProcess() bool { return a.Kind == Internal && a.ConvType == Process }
 
 // Validate reports whether the address can be written: INVALID_ARGUMENT if not.
 func (a Address) Validate() error {

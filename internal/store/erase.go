@@ -32,8 +32,8 @@ type PeerShare struct {
 //
 // An erased event keeps its id, time, source and type, so that whoever counts, reads
 // or acknowledges is not disturbed; its content is [Erased]. Its origin
-// loses account, id and command, and a session whose conversation is the peer's alone loses its
-// title. The chain still holds:
+// loses account, id and command, a session whose conversation is the peer's alone loses its
+// title, and what the peer's turns have left in the background is forgotten. The chain still holds:
 // the hash of what was there stays in the chain, and next to it is one over that
 // hash and what is there now, so that a change of an erased event is found like any
 // other.

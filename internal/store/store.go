@@ -293,6 +293,7 @@ type Engine interface {
 	Turns
 	Memories
 	Sessions
+	Processes
 	Deliveries
 	Pruner
 	Eraser

@@ -23,6 +23,26 @@ func Canonical(name string) string {
 	return name
 }
 
+// presented are the names under which a presentation offers tools, where they are not the
+// tools' own.
+var presented = map[string]map[string]string{
+	Openclaw:  {"exec": "exec", "message": "message"},
+	Agentclaw: {"exec": "shell", "read": "file_read", "write": "file_write"},
+}
+
+// Presentations returns the names of all presentations; the first one is that of the tools
+// themselves.
+func Presentations() []string { return []string{Theclaw, Openclaw, Agentclaw} }
+
+// Presented is the name under which a presentation offers a tool. A presentation that is not
+// known, as an older registry sends none, keeps the tool's own name.
+func Presented(presentation, name string) string {
+	if n, ok := presented[presentation][Canonical(name)]; ok {
+		return n
+	}
+	return name
+}
+
 // The groups of tools by what they are, besides those of a list of names.
 const (
 	GroupMCP     = "group:mcp"     // tools of MCP servers
@@ -73,6 +93,9 @@ const (
 	Full      = "full"
 	Agentclaw = "agentclaw"
 )
+
+// Openclaw is a presentation and no profile: its profile is full.
+const Openclaw = "openclaw"
 
 // Profiles returns the names of all profiles.
 func Profiles() []string { return []string{Theclaw, Minimal, Coding, Messaging, Full, Agentclaw} }

@@ -178,6 +178,9 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	t, err := s.account(look, id, key, 0)
 	done()
 	if t.GetState() == registrypb.TurnState_TURN_STATE_DONE { // known a moment before it is not at work any more
+		if s.processes.End(ctx, id, t.GetThreadId(), key) > 0 { // what it left in the background was at work
+			return &runnerpb.AbortRunResponse{}, nil
+		}
 		return nil, wording.Ended(key)
 	}
 	if !cancelRun() {

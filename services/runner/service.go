@@ -49,6 +49,7 @@ type Service struct {
 	began     time.Time
 	active    atomic.Int32
 	runs      activeRuns
+	processes *shell.Processes
 }
 
 // badProviders is the error for who starts the service: file, line, key and what is wrong.
@@ -80,7 +81,8 @@ func New(c Config, d Deps) (*Service, error) {
 		sandboxes: newSandboxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace, c.Probe}
-	tools, err := newTools(d, s.sandboxes, agent)
+	s.processes = shell.NewProcesses(s.turns, s.hold, d.Logger)
+	tools, err := newTools(d, s.sandboxes, s.processes, agent)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}

@@ -11,10 +11,15 @@ import (
 
 // newTools lists the tools of a runner, one a line. agent is the program `agent` as programs
 // in the sandbox see it.
-func newTools(d Deps, b *sandboxes, agent string) (*toolset.Tools, error) {
+func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string) (*toolset.Tools, error) {
 	workdirs := shell.NewWorkdirSync(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
+	exec := &shell.Tool{
+		Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs, Processes: processes,
+	}
 	tools := []toolset.Tool{
-		&shell.Tool{Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs},
+		exec,
+		shell.Python{Tool: exec},
+		shell.Process{Processes: processes},
 		message.Tool{},
 	}
 	tools = append(tools, file.New(workdirs)...)

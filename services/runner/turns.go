@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/claim"
+	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -25,6 +27,11 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	defer stream.Close()
 	abort, leave := s.runs.enter(e.GetKey())
 	defer leave()
+	defer context.AfterFunc(abort, func() { // a person who ends a run wants nothing of its conversation to go on
+		if errors.Is(context.Cause(abort), turn.ErrAborted) {
+			s.processes.End(ctx, l.AgentID, e.GetThreadId(), "")
+		}
+	})()
 	ctx, span := s.deps.Trace.Turn(ctx, e.GetKey(), tracing.Where{AgentID: l.AgentID, ThreadID: e.GetThreadId(), EventID: e.GetEvent().GetId()})
 	defer span.End()
 	start := time.Now()
@@ -38,6 +45,23 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 		s.deps.Metrics.ObserveTurn(fate, time.Since(start))
 	}
 	return err
+}
+
+// hold keeps the lease of an agent for a process.
+func (s *Service) hold(ctx context.Context, agentID string) (shell.Held, error) {
+	h, err := s.claims.Hold(ctx, agentID)
+	if err != nil {
+		return shell.Held{}, err
+	}
+	return shell.Held{
+		Ctx: h.Ctx, Fence: h.Fence(), Stop: h.Stop, Release: h.Release,
+		Trusted: func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return h.Check()
+		},
+	}, nil
 }
 
 // end ends a run that a person wants ended who could not ask here.

@@ -38,6 +38,13 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "pai" { // this binary is its own stand-in for pai
 		os.Exit(chat.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 	}
+	if what := os.Getenv(victim); what != "" { // and its own runner to kill
+		if err := beVictim(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

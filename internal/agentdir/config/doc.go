@@ -56,9 +56,10 @@ type Config struct {
 }
 
 // Tools choose which tools the model has. Profile is theclaw (default), minimal, coding,
-// messaging, full or agentclaw.
+// messaging, full or agentclaw. Presentation chooses the names that the model sees: theclaw
+// (default), openclaw or agentclaw.
 type Tools struct {
-	Profile string
+	Profile, Presentation string
 	toolpolicy.Scope
 	// Parallel (8) is the most reads that run together. ResultChars (30,000) is how many characters of
 	// a result the model reads.
@@ -68,6 +69,22 @@ type Tools struct {
 	FS                    FileTools
 	WebFetch, HTTP        WebTool
 	WebSearch             WebSearch
+	Exec                  Exec
+}
+
+// Exec bounds the programs that tools run. Timeout, 600 s, is of a call that names none. A call
+// that runs longer than Yield goes on in the background; 0, the default: none does.
+type Exec struct {
+	Timeout, Yield time.Duration
+	Background     Background
+}
+
+// Background bounds programs in the background: at most Max of an agent at a time, 8, each for
+// at most MaxAge, 30 minutes. Notify (default): the agent gets a message when one ends.
+type Background struct {
+	Max    int
+	MaxAge time.Duration
+	Notify bool
 }
 
 // WebSearch chooses what web_search asks: Provider is off, auto (default), brave, searxng or duckduckgo; URL its
@@ -267,12 +284,14 @@ func Default() Config {
 		Approvals:       "none",
 		Tools: Tools{
 			Profile: toolpolicy.Theclaw, Parallel: 8, ResultChars: 30_000,
-			OutputKeep: OutputKeep{Age: 7 * 24 * time.Hour, MaxMiB: 256},
-			Read:       ReadTool{MaxBytes: 50 << 10, MaxLines: 2000},
-			FS:         FileTools{Ignore: []string{".git", "node_modules", ".output"}},
-			WebFetch:   WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
-			WebSearch:  WebSearch{Provider: "auto", Key: "env:BRAVE_API_KEY", Results: 5},
-			HTTP:       WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			OutputKeep:   OutputKeep{Age: 7 * 24 * time.Hour, MaxMiB: 256},
+			Read:         ReadTool{MaxBytes: 50 << 10, MaxLines: 2000},
+			FS:           FileTools{Ignore: []string{".git", "node_modules", ".output"}},
+			WebFetch:     WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
+			WebSearch:    WebSearch{Provider: "auto", Key: "env:BRAVE_API_KEY", Results: 5},
+			HTTP:         WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			Presentation: toolpolicy.Theclaw,
+			Exec:         Exec{Timeout: 600 * time.Second, Background: Background{Max: 8, MaxAge: 30 * time.Minute, Notify: true}},
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

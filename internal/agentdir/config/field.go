@@ -297,6 +297,36 @@ var fields = []Field{
 		Meaning: "Names of directories and files that grep, find and ls leave out, unless a call names them.",
 	},
 	{
+		Key: "tools.presentation", Ref: func(c *Config) any { return &c.Tools.Presentation },
+		Rule: oneOf(toolpolicy.Presentations()...), Effect: EffectMessage, Example: toolpolicy.Openclaw,
+		Meaning: "The names under which the model sees the tools: the one for commands is bash_exec with `theclaw`, exec with `openclaw` and shell with `agentclaw`. A call by any of the names is understood.",
+	},
+	{
+		Key: "tools.exec.timeout", Ref: func(c *Config) any { return &c.Tools.Exec.Timeout },
+		Rule: lasting(time.Second, time.Hour), Effect: EffectMessage, Example: "60s",
+		Meaning: "How long a command may run that a call names no time for.",
+	},
+	{
+		Key: "tools.exec.yield", Ref: func(c *Config) any { return &c.Tools.Exec.Yield },
+		Rule: lastingOrZero(time.Second, 10*time.Minute), Effect: EffectMessage, Example: "10s",
+		Meaning: "A command that runs longer goes on in the background, when the model has the tool process and its call says nothing else; 0 lets none.",
+	},
+	{
+		Key: "tools.exec.background.max", Ref: func(c *Config) any { return &c.Tools.Exec.Background.Max },
+		Rule: between(0, 32), Unit: "processes", Effect: EffectMessage, Example: "4",
+		Meaning: "How many processes the agent may have in the background; with 0 every command is waited for.",
+	},
+	{
+		Key: "tools.exec.background.max_age", Ref: func(c *Config) any { return &c.Tools.Exec.Background.MaxAge },
+		Rule: lasting(time.Minute, 24*time.Hour), Effect: EffectMessage, Example: "2h",
+		Meaning: "How long a process may run in the background before it is ended.",
+	},
+	{
+		Key: "tools.exec.background.notify", Ref: func(c *Config) any { return &c.Tools.Exec.Background.Notify },
+		Effect: EffectMessage, Example: "false",
+		Meaning: "Whether the agent gets a message when a process in the background has ended, unless the model has seen its end.",
+	},
+	{
 		Key: "tools.web_fetch.max_chars", Ref: func(c *Config) any { return &c.Tools.WebFetch.MaxChars },
 		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
 		Meaning: "How many characters of a page the model gets from web_fetch, unless its call names another number.",
@@ -582,6 +612,16 @@ func lasting(low, high time.Duration) Rule {
 	return Rule{Low: int(low), High: int(high), check: func(v any) string {
 		if d := *v.(*time.Duration); d < low || d > high {
 			return fmt.Sprintf("%s is not between %s and %s", duration(d), duration(low), duration(high))
+		}
+		return ""
+	}}
+}
+
+// lastingOrZero is the rule of a duration that 0 turns off.
+func lastingOrZero(low, high time.Duration) Rule {
+	return Rule{Low: int(low), High: int(high), Zero: true, check: func(v any) string {
+		if d := *v.(*time.Duration); d != 0 && (d < low || d > high) {
+			return fmt.Sprintf("%s is neither 0 nor between %s and %s", duration(d), duration(low), duration(high))
 		}
 		return ""
 	}}

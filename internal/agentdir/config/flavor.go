@@ -16,9 +16,13 @@ var flavors = map[string][]FlavorDefault{
 		{"session.reset.mode", ResetDaily},
 		{"routing.groups", "per-conversation"},
 		{"tools.profile", toolpolicy.Full},
+		{"tools.presentation", toolpolicy.Openclaw},
+		{"tools.exec.yield", "10s"},
 	},
 	"agentclaw": {
 		{"tools.profile", toolpolicy.Agentclaw},
+		{"tools.presentation", toolpolicy.Agentclaw},
+		{"tools.exec.timeout", "30s"},
 		{"routing.groups", "per-conversation"},
 	},
 }

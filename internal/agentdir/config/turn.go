@@ -86,6 +86,12 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 		Provider: c.Tools.WebSearch.Provider, Url: c.Tools.WebSearch.URL, Key: c.Tools.WebSearch.Key, Results: int32(c.Tools.WebSearch.Results),
 	}
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
+	out.Presentation = c.Tools.Presentation
+	x := c.Tools.Exec
+	out.Processes = &registryv1.ProcessLimits{
+		Max: int32(x.Background.Max), MaxAge: durationpb.New(x.Background.MaxAge), Notify: x.Background.Notify,
+		Yield: durationpb.New(x.Yield), Timeout: durationpb.New(x.Timeout),
+	}
 	for _, l := range c.ToolLayers() {
 		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})
 	}

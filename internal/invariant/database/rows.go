@@ -99,6 +99,17 @@ func (l *loader) sessions(*snapshot.Home) error {
 	if err != nil {
 		return err
 	}
+	if err := l.tx.QueryRow(l.ctx, "SELECT to_regclass('process') IS NOT NULL").Scan(&there); err != nil {
+		return err
+	}
+	var p snapshot.Process
+	if there {
+		if err := l.rows("process", "id, step_key, state, seen", "id", []any{&p.ID, &p.StepKey, &p.State, &p.Seen}, func(d *snapshot.DB) {
+			d.Processes = append(d.Processes, p)
+		}); err != nil {
+			return err
+		}
+	}
 	var s snapshot.Session
 	return l.rows("session", "key, epoch, epoch_from, title, archived", "key", []any{&s.Key, &s.Epoch, &s.EpochFrom, &s.Title, &s.Archived}, func(d *snapshot.DB) {
 		own := s

@@ -88,6 +88,7 @@ type DB struct {
 	Steps         []Step
 	Deliveries    []Delivery // by event id
 	Origins       []Origin   // of an inbox, by inbox id
+	Processes     []Process  // of an inbox, by id
 	Session       *Session   // of a conversation; nil: it has none
 	Listed        []Session  // the list of sessions of an inbox, by thread
 	Epochs        []Epoch    // that began with an event of the conversation, by event id
@@ -210,6 +211,15 @@ type Origin struct {
 	Thread, Key string // the conversation and its session key
 	Account     string // that received it; empty: none
 }
+
+// Process is a program that a tool call has left in the background.
+type Process struct {
+	ID, StepKey, State string
+	Seen               bool // no event is due at its end
+}
+
+// Running reports whether it is not over.
+func (p Process) Running() bool { return p.State == "starting" || p.State == "running" }
 
 // Session is what a conversation has next to its events, or an entry of the list of an inbox.
 type Session struct {

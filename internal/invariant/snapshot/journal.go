@@ -94,6 +94,14 @@ func (l *loader) sessions() {
 			return err
 		})
 	}
+	if l.has("x_process") {
+		l.table("x_process", "SELECT id, step_key, state, seen FROM x_process ORDER BY id", func(scan func(...any) error) error {
+			var p Process
+			err := scan(&p.ID, &p.StepKey, &p.State, &p.Seen)
+			d.Processes = append(d.Processes, p)
+			return err
+		})
+	}
 	if l.has("x_session") {
 		l.table("x_session", "SELECT key, epoch, epoch_from, title, archived FROM x_session", func(scan func(...any) error) error {
 			s := Session{Thread: d.Thread}

@@ -42,6 +42,7 @@ type Collector struct {
 	spill     *os.File
 	spillPath string
 	spillLeft int
+	log       bool // the spill has everything, not only what is above the cap
 }
 
 // New opens what a spill needs before the program runs: afterwards the
@@ -117,12 +118,15 @@ func (o *Collector) add(i int, b []byte) {
 	n := min(len(b), o.left)
 	o.buf[i].Write(b[:n])
 	o.left -= n
-	if b = b[n:]; len(b) == 0 {
-		return
+	over := len(b) > n
+	if !o.log {
+		b = b[n:]
 	}
-	if !o.truncated {
+	if over && !o.truncated {
 		o.truncated = true
-		o.openSpill()
+		if !o.log {
+			_ = o.openSpill("output-" + strings.ToLower(rand.Text()[:12]) + ".txt")
+		}
 	}
 	if o.spill != nil && o.spillLeft > 0 {
 		b = b[:min(len(b), o.spillLeft)]
@@ -130,27 +134,40 @@ func (o *Collector) add(i int, b []byte) {
 		if _, err := o.spill.Write(b); err != nil {
 			o.spillLeft = 0 // a full disk: the result still says that it is truncated
 		}
+		if o.log && o.spillLeft == 0 {
+			_, _ = fmt.Fprintf(o.spill, "\n[the rest of the output is left out: a file holds %d MiB]\n", SpillCap>>20)
+		}
 	}
 }
 
-// openSpill makes the file; that it cannot is no reason to stop the program.
-func (o *Collector) openSpill() {
+// Log has the complete output written to a new file in the spill directory, from the first byte
+// on. It is called before Drain.
+func (o *Collector) Log(name string) error {
+	if o.log = true; o.root == nil || name != filepath.Base(name) {
+		return errors.New("a log has a name in a directory for spills")
+	}
+	return o.openSpill(name)
+}
+
+// openSpill makes the file; that a spill cannot be made is no reason to stop the program.
+func (o *Collector) openSpill(name string) error {
 	if o.root == nil {
-		return
+		return nil
 	}
 	if err := o.mkdir(); err != nil {
-		return
+		return err
 	}
-	name := filepath.Join(o.dir, "output-"+strings.ToLower(rand.Text()[:12])+".txt")
+	name = filepath.Join(o.dir, name)
 	f, err := o.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return
+		return err
 	}
 	if os.Geteuid() == 0 {
 		// The reader is the workdir's owner.
 		_ = f.Chown(o.uid, o.gid)
 	}
 	o.spill, o.spillPath = f, filepath.Join(o.base, name)
+	return nil
 }
 
 // mkdir makes the directory as the workdir's owner would.

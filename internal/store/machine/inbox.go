@@ -26,6 +26,8 @@ type Inbox struct {
 	// FirstOpen is the first event after Acked without a fate, those in Fates left out;
 	// 0: none. Advance reads it.
 	FirstOpen int64
+	// Running: a process in the background is not over. Advance reads it.
+	Running bool
 
 	// Fates are to be stored; the first fate of an event stands.
 	Fates []Fate
@@ -131,6 +133,11 @@ func Open(in *Inbox, o store.OpenBatch, begun *Begun) (b store.Batch, ask string
 	return b, ""
 }
 
+// Caught reports whether a batch that found no event may move the ack: what held it back is over.
+func (in *Inbox) Caught(o store.OpenBatch) bool {
+	return o.After == 0 && len(in.Open) == 0 && in.Acked < in.Head && !in.Running
+}
+
 func (in *Inbox) change(r Route) {
 	var kept []Route
 	for _, old := range in.Routes {
@@ -153,8 +160,14 @@ func Settle(in *Inbox, s store.Settlement) {
 
 // Advance moves the ack to the end of the contiguous prefix of events with a fate: before
 // the first open event, or to the head when there is none. It never moves back.
+//
+// While a process runs, the newest event stays behind the ack: should its runner die, the agent
+// has work for another one, which then gives the process up.
 func Advance(in *Inbox) (acked int64) {
 	to := in.Head
+	if in.Running {
+		to--
+	}
 	if in.FirstOpen > 0 {
 		to = in.FirstOpen - 1
 	}

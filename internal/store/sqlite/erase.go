@@ -6,6 +6,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/journal"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -155,6 +156,11 @@ func eraseContents(tx *db.Tx, inbox bool, s store.PeerShare) error {
 	}
 	if err := eraseSessions(tx, inbox, s); err != nil {
 		return err
+	}
+	if inbox {
+		if err := journal.EraseProcesses(tx, s.Turns); err != nil {
+			return err
+		}
 	}
 	_, err := tx.Exec("UPDATE x_memory SET text = '', thread = '', event = '' WHERE text <> '' OR event <> ''")
 	return err

@@ -37,7 +37,7 @@ func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, han
 // OpenBatch seals the inbox and answers events that have no fate.
 func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (b store.Batch, err error) {
 	err = e.fenced(ctx, store.Inbox(agent), f, false, func(tx *db.Tx) error {
-		b, err = journal.Open(ctx, tx, o)
+		b, err = journal.Open(ctx, tx, agent, f.Token, o)
 		return err
 	})
 	return b, err

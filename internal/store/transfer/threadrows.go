@@ -65,6 +65,10 @@ func writeThreadRow(tx *db.Tx, r rows.Row) error {
 		if err := tx.MakeOrigins(); err != nil {
 			return err
 		}
+	case rows.Process:
+		if err := tx.MakeProcesses(); err != nil {
+			return err
+		}
 	case rows.Session:
 		if err := tx.MakeSession(); err != nil {
 			return err

@@ -102,6 +102,8 @@ func (c *ContentsStep) Decide(_ context.Context, tx *unit.Tx) error {
 		tx.Exec("UPDATE fate SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)
 		tx.ExecRaw(`UPDATE origin SET account = '', provider_id = '', command = ''
 			FROM unnest($2::bigint[]) AS t(id) WHERE origin.agent_id = $1 AND origin.inbox_id = t.id`, tx.Agent, c.s.Events)
+		tx.ExecRaw(`DELETE FROM process USING unnest($2::text[]) AS t(key)
+			WHERE process.agent_id = $1 AND starts_with(process.step_key, t.key || ':')`, tx.Agent, c.s.Turns)
 	} else {
 		tx.Exec("UPDATE delivery SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND event_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)
 		if c.s.Whole {

@@ -42,6 +42,7 @@ func beginInbox(tx *unit.Tx, in *machine.Inbox) {
 type OpenStep struct {
 	o     store.OpenBatch
 	begun *machine.Begun
+	lost  []store.Process
 	in    machine.Inbox
 	Out   store.Batch
 	// Ask is the mode under which open events may have been begun; it must be known
@@ -55,20 +56,29 @@ func Open(o store.OpenBatch, begun *machine.Begun) *OpenStep { return &OpenStep{
 // Load reads the modes and the events.
 func (s *OpenStep) Load(tx *unit.Tx) {
 	s.in = machine.Inbox{}
+	s.lost = nil
+	loadLost(tx, &s.lost)
+	loadRunning(tx, &s.in.Running)
 	loadRoutes(tx, &s.in.Routes)
 	loadOpen(tx, &s.in, "", s.o.After, s.o.Limit)
 }
 
-// Decide routes them.
+// Decide gives up the processes of older leases and routes the events; those at the end of these
+// processes are read next.
 func (s *OpenStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	in := &s.in
-	beginInbox(tx, in)
+	beginInbox(tx, in) // with the head before these events
+	if len(s.lost) > 0 {
+		in.More = true
+		in.Running = false // one lease is older than the next: none of them runs
+		lose(tx, s.lost)
+	}
 	s.Out, s.Ask = machine.Open(in, s.o, s.begun)
 	if r := in.Changed; r != nil {
 		tx.Exec("DELETE FROM route WHERE agent_id = $1 AND thread_id = $2 AND from_id >= $3", r.From)
 		tx.Exec("INSERT INTO route(agent_id, thread_id, from_id, mode, encoding) VALUES($1,$2,$3,$4,$5)", r.From, r.Mode, encoding)
 	}
-	if len(in.Fates) == 0 {
+	if len(in.Fates) == 0 && len(s.lost) == 0 && !in.Caught(s.o) {
 		return nil
 	}
 	if err := readFirstOpen(ctx, tx, in); err != nil {
@@ -142,6 +152,7 @@ func (s *SettleStep) Load(tx *unit.Tx) {
 		ids = append(ids, m.InboxID)
 	}
 	s.known = len(ids)
+	loadRunning(tx, &s.in.Running)
 	tx.One(firstWithout, []any{ids}, nil, &s.in.FirstOpen)
 }
 

@@ -38,6 +38,24 @@ func (t *Tx) makeSessions(tables []string) error {
 	return t.raise(schema.FormatSessions, tables...)
 }
 
+// HasProcesses reports whether the inbox has the tables of schema.Process. Its format alone does not
+// say so: other tables came with the same one.
+func (t *Tx) HasProcesses() (bool, error) {
+	if t.d.format < schema.FormatTools {
+		return false, nil
+	}
+	return t.Row("SELECT 1 FROM sqlite_master WHERE name = 'x_process'", nil, new(int64))
+}
+
+// MakeProcesses makes the tables of schema.Process in an inbox that does not have them, and those
+// that came with the formats before: who finds the newer format relies on them.
+func (t *Tx) MakeProcesses() error {
+	if has, err := t.HasProcesses(); has || err != nil {
+		return err
+	}
+	return t.raise(schema.FormatTools, slices.Concat(schema.Origins, schema.Process)...)
+}
+
 // raise makes tables that came with a format, and raises the format of the database to it
 // where it is lower.
 func (t *Tx) raise(format int, tables ...string) error {

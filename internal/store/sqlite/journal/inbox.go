@@ -20,9 +20,14 @@ const openEvent = " FROM events e WHERE id > ? AND NOT EXISTS (SELECT 1 FROM x_f
 
 // Open answers events that have no fate, with their routes; those that can have no turn
 // get their fate here.
-func Open(ctx context.Context, tx *db.Tx, o store.OpenBatch) (b store.Batch, err error) {
+func Open(ctx context.Context, tx *db.Tx, agent string, token uint64, o store.OpenBatch) (b store.Batch, err error) {
 	// What another program wrote is chained before anything is decided on it.
 	if err := tx.ChainForeign(); err != nil {
+		return b, err
+	}
+	// Before the events are read: those at the end of lost processes are among them.
+	lost, err := loseProcesses(tx, agent, token)
+	if err != nil {
 		return b, err
 	}
 	in, err := loadInbox(tx)
@@ -54,7 +59,7 @@ func Open(ctx context.Context, tx *db.Tx, o store.OpenBatch) (b store.Batch, err
 			return b, err
 		}
 	}
-	if len(in.Fates) > 0 {
+	if len(in.Fates) > 0 || lost || in.Caught(o) {
 		b.Acked, _, err = saveInbox(tx, &in)
 	}
 	return b, err
@@ -80,7 +85,10 @@ func loadInbox(tx *db.Tx) (in machine.Inbox, err error) {
 	if in.Head, err = tx.Head(); err != nil {
 		return in, err
 	}
-	in.Acked, err = consumer.Acked(tx, thread.Inbox)
+	if in.Acked, err = consumer.Acked(tx, thread.Inbox); err != nil {
+		return in, err
+	}
+	in.Running, err = runs(tx)
 	return in, err
 }
 

@@ -21,13 +21,14 @@ import (
 )
 
 // Format is the version of our tables in a new database, FormatErased of one in which
-// something was erased, and FormatSessions of one that has an origin or a session; it never
-// becomes lower. Newest is the last that this build knows; a database of a newer one is refused.
+// something was erased, FormatSessions of one that has an origin or a session, and FormatTools of
+// one that has a row about a tool, such as one of Process; it never becomes lower. Newest is the last that this build knows; a database of a newer one is refused.
 const (
 	Format         = 1
 	FormatErased   = 2
 	FormatSessions = 3
-	Newest         = FormatSessions
+	FormatTools    = 4
+	Newest         = FormatTools
 )
 
 // Erased is the table of what was erased; the first erasing makes it.
@@ -58,6 +59,16 @@ var (
   archived INTEGER NOT NULL DEFAULT 0)`,
 	}
 )
+
+// Process are the tables of an inbox for processes in the background; the first row makes them.
+var Process = []string{
+	`CREATE TABLE IF NOT EXISTS x_process (
+  id TEXT PRIMARY KEY, thread TEXT NOT NULL, step_key TEXT NOT NULL, token INTEGER NOT NULL, state TEXT NOT NULL,
+  exit INTEGER NOT NULL DEFAULT 0, tail TEXT NOT NULL DEFAULT '', seen INTEGER NOT NULL DEFAULT 0,
+  started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL DEFAULT 0,
+  session_key TEXT NOT NULL DEFAULT '', event TEXT NOT NULL DEFAULT '') WITHOUT ROWID`,
+	`CREATE INDEX IF NOT EXISTS x_process_open ON x_process(token) WHERE state IN ('starting','running')`,
+}
 
 // RaiseFormat sets the format of a database to the argument, unless it is greater already.
 const RaiseFormat = "UPDATE x_meta SET format = MAX(format, ?)"

@@ -148,6 +148,8 @@ var (
 	Fence = plain("fence", "x_fence", "resource, token int", "resource")
 	// Origin is what was decided about an inbox event when it was pushed.
 	Origin = ofAgent(inbox(plain("origin", "x_origin", "inbox_id int, thread, session_key, account, provider_id, rev int, command, sent_at int, cause, task", "inbox_id")))
+	// Process is one in the background.
+	Process = ofAgent(inbox(plain("process", "x_process", "id, thread, step_key, token int, state, exit int, tail, seen bool, started_at int, ended_at int, session_key, event", "id")))
 	// Session of a conversation; the list of sessions follows from them. One column
 	// has the name of a word that PostgreSQL reserves.
 	Session = &Table{
@@ -177,6 +179,7 @@ var (
 			maybe_duplicate bool, created_at int, updated_at int, resolved, parts int, reach int`, "event_id"),
 		plain("memory", "x_memory", "layer, n int, digested int, seen int, base, text, thread, event", "layer"),
 		Origin,
+		Process,
 		Session,
 	}
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -141,8 +142,11 @@ func (r *Registry) Idle(context.Context, string) error { return nil }
 // Blocker returns nothing: no program outside works on an agent of a database.
 func (r *Registry) Blocker(context.Context, string) string { return "" }
 
-// GiveBack does nothing: an agent of a database has no directory that is moved.
-func (r *Registry) GiveBack(context.Context, *state.Agent) {}
+// GiveBack asks the holder of an agent that was stopped to give the lease back, which ends what it
+// runs in the background. One that misses it keeps the lease for its usual time.
+func (r *Registry) GiveBack(ctx context.Context, a *state.Agent) {
+	_, _ = r.Table.RequestYield(ctx, lease.AgentResource(a.ID))
+}
 
 // Remove removes an agent whose leases the caller has, with all its rows and the files that
 // runners of this home wrote for it.

@@ -37,6 +37,7 @@ type Agent struct {
 	problem   string
 	degraded  bool
 	damaged   map[string]string // what is wrong, by thread
+	processes bool              // one runs in the background, as far as it was recorded here
 
 	memoryTerm uint64 // in which the agent's own layer was found to be in its file
 

@@ -117,11 +117,20 @@ func (a *Agent) Unclaim(thread, key string) {
 	}
 }
 
-// Working reports whether a turn that was claimed here has not ended.
+// Working reports whether a turn that was claimed here, or a process that was recorded here, has
+// not ended.
 func (a *Agent) Working() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.claims) > 0
+	return len(a.claims) > 0 || a.processes
+}
+
+// NoteProcesses notes whether a process runs in the background. What died with its runner is
+// noted until the next one ends: its lease then ends at its time.
+func (a *Agent) NoteProcesses(run bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.processes = run
 }
 
 // TakeClaims removes the turns that have not ended and returns their keys by thread.

@@ -225,6 +225,8 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "name the sender, such as external:console:cli:dm:cli:cli")
 		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(ctx, hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
+		case a.AboutProcess():
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "only the registry writes about processes", "choose another source")
 		case e.GetSessionKey() != "" && a.Kind != source.External:
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "only a person's message names its conversation", "leave session_key out")
 		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun forwards what the owner wrote

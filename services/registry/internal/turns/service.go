@@ -43,6 +43,7 @@ type Agents interface {
 type Store interface {
 	store.Turns
 	store.Memories
+	store.Processes
 	Append(ctx context.Context, r store.Ref, events []store.NewEvent, o store.AppendOptions) (store.Appended, error)
 	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
 	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)

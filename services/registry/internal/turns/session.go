@@ -14,7 +14,7 @@ import (
 // sessionOf is what a claim must know of the session of its conversation; nil: it has none.
 func sessionOf(agentID, threadID string, set *agentdir.Agent, origin *store.Origin, t route.Tuple) *store.BeginSession {
 	b := &store.BeginSession{}
-	if origin != nil {
+	if origin != nil && origin.Key != "" {
 		b.Key = origin.Key
 	} else if k, ok := sessionkey.OfThread(agentID, threadID, set.Config.Session.MainKey, t); ok {
 		b.Key = k.String()

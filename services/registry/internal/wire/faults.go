@@ -65,6 +65,10 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.AlreadyExists, fault.ConsumerExists, "the consumer is subscribed to "+where+" already", "unsubscribe first")
 	case is(store.ErrNoTurn):
 		return fault.New(codes.NotFound, fault.TurnNotFound, "agent '"+agentID+"' has no message with this id", "see 'agentctl turns "+agentID+"'")
+	case is(store.ErrNoProcess):
+		return fault.New(codes.NotFound, fault.ProcessNotFound, "the conversation has no process of this id", "list them; a row goes 7 days after the end of its process")
+	case is(store.ErrProcessTaken):
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "another call has started a process of this id", "start it again")
 	case is(store.ErrMemoryMoved):
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the memory of agent '"+agentID+"' was changed by another process meanwhile", "read it again; nothing was changed")
 	case is(store.ErrNoDelivery):

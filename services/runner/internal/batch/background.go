@@ -18,6 +18,24 @@ func (b *Batch) BeginBackground() (end func(), ok bool) {
 	}, true
 }
 
+// Hold is BeginBackground for work that does not make room for other agents before it is over.
+// stop is closed when the batch is to end all the same: the work then ends at once.
+func (b *Batch) Hold() (stop <-chan struct{}, end func(), ok bool) {
+	release, ok := b.BeginBackground()
+	if !ok {
+		return nil, nil, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held++
+	return b.stop, func() {
+		b.mu.Lock()
+		b.held--
+		b.mu.Unlock()
+		release()
+	}, true
+}
+
 // endBackground lets no more background work begin and waits until there is none.
 func (b *Batch) endBackground() {
 	b.mu.Lock()

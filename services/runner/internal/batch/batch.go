@@ -87,6 +87,7 @@ type Batch struct {
 	rescan      bool  // an id has another event: read again from the first unfinished
 	ended       bool
 	background  int // pieces of background work, with those that follow turns
+	held        int // those of them that hold it
 	following   map[string]*following
 	progress    chan struct{} // closed at the next change of the above
 	// noBackground: no more background work begins.

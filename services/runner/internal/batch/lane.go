@@ -260,7 +260,7 @@ func (b *Batch) Share() Share {
 	switch {
 	case b.agent != nil && len(b.pending) == 0 && b.background == 0 && len(b.poke) == 0 && !b.rescan:
 		return Idle
-	case b.done >= shareEvents, time.Since(b.began) >= shareTime:
+	case b.held == 0 && (b.done >= shareEvents || time.Since(b.began) >= shareTime):
 		return ShareUsed
 	}
 	return Working

@@ -133,6 +133,33 @@ func (s *Set) Background(ctx context.Context, agentID string, work func(context.
 	})
 }
 
+// Held is a lease that is kept for work next to the turns.
+type Held struct {
+	Lease
+
+	// Ctx ends with the lease; calls to the registry that are made with it carry the fence.
+	Ctx context.Context //nolint:containedctx // of the lease, not of a call
+	// Stop is closed when the batch is to end: by a drain, a person or another holder. The work
+	// then ends at once.
+	Stop <-chan struct{}
+	// Release gives the hold back. It is called once.
+	Release func()
+}
+
+// Hold keeps the lease of an agent, in the claim that is there or in one of its own. The claim
+// makes no room for other agents meanwhile. Errors: those of [Set.RunTo].
+func (s *Set) Hold(ctx context.Context, agentID string) (h Held, err error) {
+	err = s.with(ctx, agentID, nil, func(c *claim, b *batch.Batch) error {
+		stop, end, ok := b.Hold()
+		if !ok {
+			return batch.ErrEnded
+		}
+		h = Held{Lease: c.lease, Ctx: c.ctx, Stop: stop, Release: end}
+		return nil
+	})
+	return h, err
+}
+
 // with calls do with the batch of an agent, and takes the lease for one if need be:
 // again when that batch ended first. may is called before each; it may be nil.
 func (s *Set) with(ctx context.Context, id string, may func(context.Context) error, do func(*claim, *batch.Batch) error) error {

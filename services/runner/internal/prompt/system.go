@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/internal/toolpolicy"
 	"github.com/theclaw/agents/services/runner/internal/silence"
 )
 
@@ -24,9 +25,19 @@ func memoryTitle(name string) string {
 	return "Memory: " + name
 }
 
+// shellName is the name under which the tool for commands is offered.
+func shellName(s *Scope) string {
+	for _, t := range s.Tools {
+		if toolpolicy.Canonical(t.Name) == "exec" {
+			return t.Name
+		}
+	}
+	return "bash_exec"
+}
+
 func toolText(s *Scope) string {
 	var b strings.Builder
-	b.WriteString("## Tools\n\nThe tool bash_exec runs a shell command")
+	b.WriteString("## Tools\n\nThe tool " + shellName(s) + " runs a shell command")
 	if s.Walled {
 		b.WriteString(" in a sandbox")
 	}

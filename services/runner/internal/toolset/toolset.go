@@ -65,6 +65,17 @@ type Finisher interface {
 	Finished(c Call)
 }
 
+// Varying is a tool that is not the same in every set: the one that runs commands has the
+// arguments for the background only where the tool is offered that reads and ends what runs
+// there. A tool of its own for each case would be a second name for the same thing, and
+// arguments that are there and refused would change the prompt of those who do not have them.
+type Varying interface {
+	// In returns the tool as it is in a set with these settings, which is itself or another
+	// tool of the same name. offers reports whether the set offers a tool, by the name that
+	// policies have for it.
+	In(c *registrypb.TurnConfig, offers func(name string) bool) Tool
+}
+
 // Spec describes a tool. Name, Description and Schema are what a model gets; their bytes
 // are part of every prompt.
 type Spec struct {
@@ -77,6 +88,9 @@ type Spec struct {
 // Place is where the calls of one turn are made.
 type Place struct {
 	AgentID, ThreadID string
+	// Turn is the key of the turn, and InboxID its message.
+	Turn    string
+	InboxID int64
 	// Fence is resource=token of the lease.
 	Fence string
 	// Config holds the settings of the agent at the claim of the turn.
@@ -182,23 +196,39 @@ func (t *Tools) Sent(s *registrypb.Step) []Message {
 // Set is the tools of one turn. It does not change while the turn lasts.
 type Set struct {
 	all       *Tools
+	tools     []Tool // those of all, as they are in this set
+	specs     []Spec // with the names under which they are offered
 	layers    []toolpolicy.Layer
-	decisions []toolpolicy.Decision // on each tool of all
+	decisions []toolpolicy.Decision // on each tool
 	offered   []model.Tool
 }
 
-// Set returns the tools of a turn with these settings: those that every layer allows.
+// Set returns the tools of a turn with these settings: those that every layer allows, under
+// the names of the presentation.
 func (t *Tools) Set(c *registrypb.TurnConfig) Set {
-	s := Set{all: t, layers: layers(c)}
+	s := Set{all: t, tools: slices.Clone(t.tools), specs: slices.Clone(t.specs), layers: layers(c)}
 	policy := toolpolicy.New(s.layers)
 	for _, spec := range t.specs {
-		d := policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(spec.Name)})
-		s.decisions = append(s.decisions, d)
-		if d.Allowed {
-			s.offered = append(s.offered, model.Tool{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
+		s.decisions = append(s.decisions, policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(spec.Name)}))
+	}
+	for n := range s.specs {
+		if v, ok := s.tools[n].(Varying); ok {
+			s.tools[n] = v.In(c, s.offers)
+			s.specs[n] = s.tools[n].Spec()
+		}
+		s.specs[n].Name = toolpolicy.Presented(c.GetPresentation(), s.specs[n].Name)
+		if s.decisions[n].Allowed {
+			s.offered = append(s.offered, model.Tool{Name: s.specs[n].Name, Description: s.specs[n].Description, Schema: s.specs[n].Schema})
 		}
 	}
+	slices.SortFunc(s.offered, func(a, b model.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return s
+}
+
+// offers reports whether the set has a tool, by any of its names.
+func (s Set) offers(name string) bool {
+	n, ok := s.all.index(name)
+	return ok && s.decisions[n].Allowed
 }
 
 // layers are those of the settings. A registry that sends none is older than they are.
@@ -223,12 +253,14 @@ type Entry struct {
 	Denied string
 }
 
-// Entries returns all tools of the runner, by name, and whether this set offers it.
+// Entries returns all tools of the runner, by the name that this set has for them, and whether
+// it offers them.
 func (s Set) Entries() []Entry {
-	out := make([]Entry, len(s.all.specs))
-	for n, spec := range s.all.specs {
-		out[n] = Entry{Spec: spec, Class: s.all.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n)}
+	out := make([]Entry, len(s.specs))
+	for n, spec := range s.specs {
+		out[n] = Entry{Spec: spec, Class: s.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n)}
 	}
+	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
 	return out
 }
 
@@ -278,8 +310,8 @@ func (s Set) decide(c Call) (tool Tool, refusal string) {
 	}
 	n, ok := s.all.index(c.Name)
 	if ok {
-		if refusal = fits(s.all.specs[n], c.Args); refusal == "" {
-			tool = s.all.tools[n]
+		if refusal = fits(s.specs[n], c.Args); refusal == "" {
+			tool = s.tools[n]
 		}
 		if s.decisions[n].Allowed {
 			return tool, refusal
@@ -291,9 +323,9 @@ func (s Set) decide(c Call) (tool Tool, refusal string) {
 	} else if near := config.Nearest(c.Name, s.names()); near != "" {
 		why += "; the nearest is " + near
 	}
-	for n, spec := range s.all.specs {
-		if spec.Needs&Program != 0 && s.has(spec.Name) {
-			return tool, why + "; to run a command there is " + s.all.specs[n].Name
+	for n, spec := range s.specs {
+		if spec.Needs&Program != 0 && s.decisions[n].Allowed {
+			return tool, why + "; to run a command there is " + spec.Name
 		}
 	}
 	return tool, why
@@ -306,8 +338,4 @@ func (s Set) names() []string {
 		out[n] = t.Name
 	}
 	return out
-}
-
-func (s Set) has(name string) bool {
-	return slices.ContainsFunc(s.offered, func(t model.Tool) bool { return t.Name == name })
 }

@@ -268,3 +268,50 @@ func FuzzSchema(f *testing.F) {
 		}
 	})
 }
+
+// background is a tool that is another one where the set has the tool process.
+type background struct{ fixed }
+
+func (b background) In(_ *registrypb.TurnConfig, offers func(string) bool) toolset.Tool {
+	if !offers("process") {
+		return b
+	}
+	b.spec.Description, b.result.Text = "y", "with process"
+	return b
+}
+
+// X-11: a presentation gives tools their names in a set; a call by any of the names makes the same
+// tool, a tool may be another one in a set with others, and its name in policies stays.
+func TestPresentations(t *testing.T) {
+	tools := []toolset.Tool{background{named("bash_exec")}, named("read"), named("write"), named("message_send"), named("process")}
+	for presentation, want := range map[string]string{
+		"": "bash_exec message_send process read write", "theclaw": "bash_exec message_send process read write",
+		"openclaw": "exec message process read write", "agentclaw": "file_read file_write message_send process shell",
+	} {
+		config := &registrypb.TurnConfig{Presentation: presentation, ToolLayers: []*registrypb.ToolLayer{{Name: "all", Allow: []string{"*"}}}}
+		calls, _ := toolsettest.Calls(t, config, tools...)
+		var names, entries []string
+		for _, tool := range calls.Set.Offered() {
+			names = append(names, tool.Name)
+		}
+		for _, e := range calls.Set.Entries() {
+			entries = append(entries, e.Spec.Name)
+		}
+		if got := strings.Join(names, " "); got != want || strings.Join(entries, " ") != want {
+			t.Errorf("%q offers %s and lists %s", presentation, got, entries)
+		}
+		for n, name := range []string{"bash_exec", "exec", "shell", "bash"} {
+			text, err := toolsettest.Use(t.Context(), calls, fmt.Sprintf("tool:1:%d", n+1), model.ToolCall{Name: name, Arguments: json.RawMessage(`{}`)}, false)
+			if err != nil || text != `{"text":"with process"}` {
+				t.Errorf("%q, %s: %s %v", presentation, name, text, err)
+			}
+		}
+		config.ToolLayers[0].Deny = []string{"process"}
+		calls, _ = toolsettest.Calls(t, config, tools...)
+		for _, tool := range calls.Set.Offered() {
+			if tool.Description != "x" {
+				t.Errorf("%q: %s is as if process were offered", presentation, tool.Name)
+			}
+		}
+	}
+}

@@ -24,6 +24,71 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ProcessState is how far a process in the background got.
+type ProcessState int32
+
+const (
+	// PROCESS_STATE_UNSPECIFIED is refused.
+	ProcessState_PROCESS_STATE_UNSPECIFIED ProcessState = 0
+	// PROCESS_STATE_STARTING means it is about to be started.
+	ProcessState_PROCESS_STATE_STARTING ProcessState = 1
+	// PROCESS_STATE_RUNNING means it was started.
+	ProcessState_PROCESS_STATE_RUNNING ProcessState = 2
+	// PROCESS_STATE_EXITED means it ended.
+	ProcessState_PROCESS_STATE_EXITED ProcessState = 3
+	// PROCESS_STATE_KILLED means it was ended: by a call, by a person or for its age.
+	ProcessState_PROCESS_STATE_KILLED ProcessState = 4
+	// PROCESS_STATE_LOST means it ended with its runner; only the registry sets it.
+	ProcessState_PROCESS_STATE_LOST ProcessState = 5
+)
+
+// Enum value maps for ProcessState.
+var (
+	ProcessState_name = map[int32]string{
+		0: "PROCESS_STATE_UNSPECIFIED",
+		1: "PROCESS_STATE_STARTING",
+		2: "PROCESS_STATE_RUNNING",
+		3: "PROCESS_STATE_EXITED",
+		4: "PROCESS_STATE_KILLED",
+		5: "PROCESS_STATE_LOST",
+	}
+	ProcessState_value = map[string]int32{
+		"PROCESS_STATE_UNSPECIFIED": 0,
+		"PROCESS_STATE_STARTING":    1,
+		"PROCESS_STATE_RUNNING":     2,
+		"PROCESS_STATE_EXITED":      3,
+		"PROCESS_STATE_KILLED":      4,
+		"PROCESS_STATE_LOST":        5,
+	}
+)
+
+func (x ProcessState) Enum() *ProcessState {
+	p := new(ProcessState)
+	*p = x
+	return p
+}
+
+func (x ProcessState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProcessState) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_turn_proto_enumTypes[0].Descriptor()
+}
+
+func (ProcessState) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[0]
+}
+
+func (x ProcessState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProcessState.Descriptor instead.
+func (ProcessState) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
+}
+
 // Fate is the one accounted end of an accepted inbox event.
 type Fate int32
 
@@ -77,11 +142,11 @@ func (x Fate) String() string {
 }
 
 func (Fate) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[0].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[1].Descriptor()
 }
 
 func (Fate) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[0]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[1]
 }
 
 func (x Fate) Number() protoreflect.EnumNumber {
@@ -90,7 +155,7 @@ func (x Fate) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fate.Descriptor instead.
 func (Fate) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{1}
 }
 
 // StepKind is the kind of a journal row.
@@ -138,11 +203,11 @@ func (x StepKind) String() string {
 }
 
 func (StepKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[1].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[2].Descriptor()
 }
 
 func (StepKind) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[1]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[2]
 }
 
 func (x StepKind) Number() protoreflect.EnumNumber {
@@ -151,7 +216,7 @@ func (x StepKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StepKind.Descriptor instead.
 func (StepKind) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
 }
 
 // StepState is how far a step got.
@@ -195,11 +260,11 @@ func (x StepState) String() string {
 }
 
 func (StepState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[2].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[3].Descriptor()
 }
 
 func (StepState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[2]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[3]
 }
 
 func (x StepState) Number() protoreflect.EnumNumber {
@@ -208,7 +273,7 @@ func (x StepState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StepState.Descriptor instead.
 func (StepState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
 }
 
 // ToolClass is what may be done after a crash between intent and result.
@@ -252,11 +317,11 @@ func (x ToolClass) String() string {
 }
 
 func (ToolClass) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[3].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[4].Descriptor()
 }
 
 func (ToolClass) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[3]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[4]
 }
 
 func (x ToolClass) Number() protoreflect.EnumNumber {
@@ -265,7 +330,7 @@ func (x ToolClass) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolClass.Descriptor instead.
 func (ToolClass) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
 }
 
 // QueueMode says what becomes of messages that arrive while a conversation is
@@ -310,11 +375,11 @@ func (x QueueMode) String() string {
 }
 
 func (QueueMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[4].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[5].Descriptor()
 }
 
 func (QueueMode) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[4]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[5]
 }
 
 func (x QueueMode) Number() protoreflect.EnumNumber {
@@ -323,7 +388,7 @@ func (x QueueMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use QueueMode.Descriptor instead.
 func (QueueMode) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
 // TurnState is how far an event got.
@@ -371,11 +436,11 @@ func (x TurnState) String() string {
 }
 
 func (TurnState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[5].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[6].Descriptor()
 }
 
 func (TurnState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[5]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[6]
 }
 
 func (x TurnState) Number() protoreflect.EnumNumber {
@@ -384,7 +449,7 @@ func (x TurnState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnState.Descriptor instead.
 func (TurnState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
 }
 
 // BeginTurnOutcome is the next action of the runner.
@@ -438,11 +503,11 @@ func (x BeginTurnOutcome) String() string {
 }
 
 func (BeginTurnOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[6].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[7].Descriptor()
 }
 
 func (BeginTurnOutcome) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[6]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[7]
 }
 
 func (x BeginTurnOutcome) Number() protoreflect.EnumNumber {
@@ -451,7 +516,7 @@ func (x BeginTurnOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BeginTurnOutcome.Descriptor instead.
 func (BeginTurnOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
 }
 
 // MemoryLayer names a layer of memory.
@@ -495,11 +560,11 @@ func (x MemoryLayer) String() string {
 }
 
 func (MemoryLayer) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[7].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[8].Descriptor()
 }
 
 func (MemoryLayer) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[7]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[8]
 }
 
 func (x MemoryLayer) Number() protoreflect.EnumNumber {
@@ -508,7 +573,7 @@ func (x MemoryLayer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MemoryLayer.Descriptor instead.
 func (MemoryLayer) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
 }
 
 // DeliveryState is how far a delivery got.
@@ -560,11 +625,11 @@ func (x DeliveryState) String() string {
 }
 
 func (DeliveryState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[8].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[9].Descriptor()
 }
 
 func (DeliveryState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[8]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[9]
 }
 
 func (x DeliveryState) Number() protoreflect.EnumNumber {
@@ -573,7 +638,354 @@ func (x DeliveryState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeliveryState.Descriptor instead.
 func (DeliveryState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+}
+
+// Process is a program in the background.
+type Process struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id in the agent, such as p-7f3a2b.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// thread_id of the conversation that started it.
+	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// step_key is the key of the turn and of the call that started it.
+	StepKey string `protobuf:"bytes,3,opt,name=step_key,json=stepKey,proto3" json:"step_key,omitempty"`
+	// state it is in.
+	State ProcessState `protobuf:"varint,4,opt,name=state,proto3,enum=theclaw.registry.v1.ProcessState" json:"state,omitempty"`
+	// exit code, where it exited.
+	Exit int32 `protobuf:"varint,5,opt,name=exit,proto3" json:"exit,omitempty"`
+	// tail of what it printed, or why it did not run; at most 2 KiB.
+	Tail string `protobuf:"bytes,6,opt,name=tail,proto3" json:"tail,omitempty"`
+	// seen: the model has read its end, or notifications are off: no event is due.
+	Seen bool `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"`
+	// started_at is when it was recorded first.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// ended_at is when its end was recorded.
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Process) Reset() {
+	*x = Process{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Process) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Process) ProtoMessage() {}
+
+func (x *Process) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Process.ProtoReflect.Descriptor instead.
+func (*Process) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Process) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Process) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *Process) GetStepKey() string {
+	if x != nil {
+		return x.StepKey
+	}
+	return ""
+}
+
+func (x *Process) GetState() ProcessState {
+	if x != nil {
+		return x.State
+	}
+	return ProcessState_PROCESS_STATE_UNSPECIFIED
+}
+
+func (x *Process) GetExit() int32 {
+	if x != nil {
+		return x.Exit
+	}
+	return 0
+}
+
+func (x *Process) GetTail() string {
+	if x != nil {
+		return x.Tail
+	}
+	return ""
+}
+
+func (x *Process) GetSeen() bool {
+	if x != nil {
+		return x.Seen
+	}
+	return false
+}
+
+func (x *Process) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Process) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+// RecordProcessRequest records one process.
+type RecordProcessRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// process as it is now.
+	Process *Process `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// key of the turn that starts it; only with the states starting and running.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// inbox_id of that turn.
+	InboxId       int64 `protobuf:"varint,4,opt,name=inbox_id,json=inboxId,proto3" json:"inbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordProcessRequest) Reset() {
+	*x = RecordProcessRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordProcessRequest) ProtoMessage() {}
+
+func (x *RecordProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordProcessRequest.ProtoReflect.Descriptor instead.
+func (*RecordProcessRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RecordProcessRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RecordProcessRequest) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+func (x *RecordProcessRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *RecordProcessRequest) GetInboxId() int64 {
+	if x != nil {
+		return x.InboxId
+	}
+	return 0
+}
+
+// RecordProcessResponse holds the process as it is stored.
+type RecordProcessResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// process with its times.
+	Process       *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordProcessResponse) Reset() {
+	*x = RecordProcessResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordProcessResponse) ProtoMessage() {}
+
+func (x *RecordProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordProcessResponse.ProtoReflect.Descriptor instead.
+func (*RecordProcessResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RecordProcessResponse) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+// ListProcessesRequest names a conversation.
+type ListProcessesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// thread_id of the conversation.
+	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// id of one process; empty: all.
+	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProcessesRequest) Reset() {
+	*x = ListProcessesRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProcessesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProcessesRequest) ProtoMessage() {}
+
+func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
+func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListProcessesRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *ListProcessesRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ListProcessesRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// ListProcessesResponse holds processes.
+type ListProcessesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// processes, newest first.
+	Processes     []*Process `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProcessesResponse) Reset() {
+	*x = ListProcessesResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProcessesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProcessesResponse) ProtoMessage() {}
+
+func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
+func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListProcessesResponse) GetProcesses() []*Process {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
 }
 
 // Usage counts tokens.
@@ -595,7 +1007,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +1019,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +1032,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Usage) GetInput() int64 {
@@ -693,7 +1105,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +1117,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +1130,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Step) GetSeq() int32 {
@@ -825,7 +1237,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1249,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1262,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LogLine) GetLevel() string {
@@ -890,7 +1302,7 @@ type OpenBatchRequest struct {
 
 func (x *OpenBatchRequest) Reset() {
 	*x = OpenBatchRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1314,7 @@ func (x *OpenBatchRequest) String() string {
 func (*OpenBatchRequest) ProtoMessage() {}
 
 func (x *OpenBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1327,7 @@ func (x *OpenBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchRequest.ProtoReflect.Descriptor instead.
 func (*OpenBatchRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OpenBatchRequest) GetAgentId() string {
@@ -978,7 +1390,7 @@ type PendingEvent struct {
 
 func (x *PendingEvent) Reset() {
 	*x = PendingEvent{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1402,7 @@ func (x *PendingEvent) String() string {
 func (*PendingEvent) ProtoMessage() {}
 
 func (x *PendingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1415,7 @@ func (x *PendingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingEvent.ProtoReflect.Descriptor instead.
 func (*PendingEvent) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PendingEvent) GetEvent() *Event {
@@ -1047,7 +1459,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1471,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1484,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Member) GetInboxId() int64 {
@@ -1110,7 +1522,7 @@ type OpenBatchResponse struct {
 
 func (x *OpenBatchResponse) Reset() {
 	*x = OpenBatchResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1534,7 @@ func (x *OpenBatchResponse) String() string {
 func (*OpenBatchResponse) ProtoMessage() {}
 
 func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1547,7 @@ func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchResponse.ProtoReflect.Descriptor instead.
 func (*OpenBatchResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OpenBatchResponse) GetEvents() []*PendingEvent {
@@ -1208,7 +1620,7 @@ type BeginTurnRequest struct {
 
 func (x *BeginTurnRequest) Reset() {
 	*x = BeginTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1632,7 @@ func (x *BeginTurnRequest) String() string {
 func (*BeginTurnRequest) ProtoMessage() {}
 
 func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1645,7 @@ func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnRequest.ProtoReflect.Descriptor instead.
 func (*BeginTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BeginTurnRequest) GetAgentId() string {
@@ -1348,6 +1760,11 @@ type TurnConfig struct {
 	WebFetch *WebLimits `protobuf:"bytes,24,opt,name=web_fetch,json=webFetch,proto3" json:"web_fetch,omitempty"`
 	// http bounds the tool for APIs.
 	Http *WebLimits `protobuf:"bytes,25,opt,name=http,proto3" json:"http,omitempty"`
+	// processes bounds programs that tools run.
+	Processes *ProcessLimits `protobuf:"bytes,27,opt,name=processes,proto3" json:"processes,omitempty"`
+	// presentation chooses the names under which the model sees the tools: theclaw, openclaw
+	// or agentclaw; empty: their own.
+	Presentation string `protobuf:"bytes,29,opt,name=presentation,proto3" json:"presentation,omitempty"`
 	// web_search is what the tool web_search asks.
 	WebSearch *WebSearch `protobuf:"bytes,34,opt,name=web_search,json=webSearch,proto3" json:"web_search,omitempty"`
 	// secrets are those that requests of the agent may carry.
@@ -1363,7 +1780,7 @@ type TurnConfig struct {
 
 func (x *TurnConfig) Reset() {
 	*x = TurnConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1792,7 @@ func (x *TurnConfig) String() string {
 func (*TurnConfig) ProtoMessage() {}
 
 func (x *TurnConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1805,7 @@ func (x *TurnConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnConfig.ProtoReflect.Descriptor instead.
 func (*TurnConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TurnConfig) GetProvider() string {
@@ -1566,6 +1983,20 @@ func (x *TurnConfig) GetHttp() *WebLimits {
 	return nil
 }
 
+func (x *TurnConfig) GetProcesses() *ProcessLimits {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetPresentation() string {
+	if x != nil {
+		return x.Presentation
+	}
+	return ""
+}
+
 func (x *TurnConfig) GetWebSearch() *WebSearch {
 	if x != nil {
 		return x.WebSearch
@@ -1594,6 +2025,88 @@ func (x *TurnConfig) GetToolLimits() *ToolLimits {
 	return nil
 }
 
+// ProcessLimits bound programs that tools run.
+type ProcessLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// max is how many processes the agent may have in the background; 0: none.
+	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	// max_age is how long one may run.
+	MaxAge *durationpb.Duration `protobuf:"bytes,2,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	// notify sends the agent a message when one has ended.
+	Notify bool `protobuf:"varint,3,opt,name=notify,proto3" json:"notify,omitempty"`
+	// yield is after how long a command goes on in the background; 0: never.
+	Yield *durationpb.Duration `protobuf:"bytes,4,opt,name=yield,proto3" json:"yield,omitempty"`
+	// timeout of a command whose call names none; 0: that of the tool.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessLimits) Reset() {
+	*x = ProcessLimits{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessLimits) ProtoMessage() {}
+
+func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
+func (*ProcessLimits) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ProcessLimits) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ProcessLimits) GetMaxAge() *durationpb.Duration {
+	if x != nil {
+		return x.MaxAge
+	}
+	return nil
+}
+
+func (x *ProcessLimits) GetNotify() bool {
+	if x != nil {
+		return x.Notify
+	}
+	return false
+}
+
+func (x *ProcessLimits) GetYield() *durationpb.Duration {
+	if x != nil {
+		return x.Yield
+	}
+	return nil
+}
+
+func (x *ProcessLimits) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
 // WebSearch chooses a search provider; what is empty has the default of the tool.
 type WebSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1611,7 +2124,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +2136,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +2149,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -1682,7 +2195,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +2207,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +2220,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Secret) GetName() string {
@@ -1754,7 +2267,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +2279,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +2292,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -1847,7 +2360,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2372,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2385,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -1912,7 +2425,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2437,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2450,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -1986,7 +2499,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2511,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2524,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -2093,7 +2606,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2618,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2631,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -2185,7 +2698,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2710,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2723,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -2247,7 +2760,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2772,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2785,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -2302,7 +2815,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2827,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2840,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ContextFile) GetName() string {
@@ -2391,7 +2904,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2916,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2929,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -2567,7 +3080,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +3092,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +3105,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -2659,7 +3172,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +3184,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +3197,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -2759,7 +3272,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +3284,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +3297,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -2870,7 +3383,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3395,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3408,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -2925,7 +3438,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3450,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3463,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -3001,7 +3514,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3526,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3539,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -3128,7 +3641,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3653,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3666,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -3192,7 +3705,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3717,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3730,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -3278,7 +3791,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3803,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3816,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -3468,7 +3981,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3993,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +4006,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -3702,7 +4215,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +4227,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +4240,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -3769,7 +4282,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +4294,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +4307,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -3826,7 +4339,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +4351,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +4364,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -3909,7 +4422,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3921,7 +4434,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3934,7 +4447,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -3964,7 +4477,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3976,7 +4489,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3989,7 +4502,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -4017,7 +4530,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4542,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4555,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -4065,7 +4578,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4590,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4603,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -4116,7 +4629,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4641,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4654,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -4166,7 +4679,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4691,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4704,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -4257,7 +4770,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4269,7 +4782,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4282,7 +4795,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -4340,7 +4853,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4865,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4878,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -4427,7 +4940,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4439,7 +4952,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4452,7 +4965,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -4587,7 +5100,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +5112,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +5125,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -4642,7 +5155,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4654,7 +5167,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4667,7 +5180,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -4700,7 +5213,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +5225,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +5238,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -4768,7 +5281,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +5293,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +5306,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -4840,7 +5353,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +5365,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,14 +5378,39 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a theclaw/registry/v1/thread.proto\"\x97\x01\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
+	"\aProcess\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12%\n" +
+	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12#\n" +
+	"\bstep_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\astepKey\x12E\n" +
+	"\x05state\x18\x04 \x01(\x0e2!.theclaw.registry.v1.ProcessStateB\f\xbaH\t\x82\x01\x06\x10\x01 \x00 \x05R\x05state\x12\x12\n" +
+	"\x04exit\x18\x05 \x01(\x05R\x04exit\x12\x1c\n" +
+	"\x04tail\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x10R\x04tail\x12\x12\n" +
+	"\x04seen\x18\a \x01(\bR\x04seen\x129\n" +
+	"\n" +
+	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xb3\x01\n" +
+	"\x14RecordProcessRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12>\n" +
+	"\aprocess\x18\x02 \x01(\v2\x1c.theclaw.registry.v1.ProcessB\x06\xbaH\x03\xc8\x01\x01R\aprocess\x12\x1a\n" +
+	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03key\x12\x19\n" +
+	"\binbox_id\x18\x04 \x01(\x03R\ainboxId\"O\n" +
+	"\x15RecordProcessResponse\x126\n" +
+	"\aprocess\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.ProcessR\aprocess\"~\n" +
+	"\x14ListProcessesRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
+	"\tthread_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x17\n" +
+	"\x02id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\"S\n" +
+	"\x15ListProcessesResponse\x12:\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.ProcessR\tprocesses\"\x97\x01\n" +
 	"\x05Usage\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x03R\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x03R\x06output\x12!\n" +
@@ -4939,7 +5477,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xef\t\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xd5\n" +
+	"\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4972,13 +5511,21 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vtool_layers\x18\x17 \x03(\v2\x1e.theclaw.registry.v1.ToolLayerR\n" +
 	"toolLayers\x12;\n" +
 	"\tweb_fetch\x18\x18 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\bwebFetch\x122\n" +
-	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x12=\n" +
+	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x12@\n" +
+	"\tprocesses\x18\x1b \x01(\v2\".theclaw.registry.v1.ProcessLimitsR\tprocesses\x12\"\n" +
+	"\fpresentation\x18\x1d \x01(\tR\fpresentation\x12=\n" +
 	"\n" +
 	"web_search\x18\" \x01(\v2\x1e.theclaw.registry.v1.WebSearchR\twebSearch\x125\n" +
 	"\asecrets\x18! \x03(\v2\x1b.theclaw.registry.v1.SecretR\asecrets\x12#\n" +
 	"\rnetwork_hosts\x18  \x03(\tR\fnetworkHosts\x12@\n" +
 	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
-	"toolLimits\"e\n" +
+	"toolLimits\"\xd3\x01\n" +
+	"\rProcessLimits\x12\x10\n" +
+	"\x03max\x18\x01 \x01(\x05R\x03max\x122\n" +
+	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x16\n" +
+	"\x06notify\x18\x03 \x01(\bR\x06notify\x12/\n" +
+	"\x05yield\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05yield\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"e\n" +
 	"\tWebSearch\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x10\n" +
@@ -5266,7 +5813,14 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tthread_id\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x120\n" +
 	"\x04logs\x18\x05 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x16\n" +
-	"\x14WithdrawTurnResponse*\x89\x01\n" +
+	"\x14WithdrawTurnResponse*\xb0\x01\n" +
+	"\fProcessState\x12\x1d\n" +
+	"\x19PROCESS_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16PROCESS_STATE_STARTING\x10\x01\x12\x19\n" +
+	"\x15PROCESS_STATE_RUNNING\x10\x02\x12\x18\n" +
+	"\x14PROCESS_STATE_EXITED\x10\x03\x12\x18\n" +
+	"\x14PROCESS_STATE_KILLED\x10\x04\x12\x16\n" +
+	"\x12PROCESS_STATE_LOST\x10\x05*\x89\x01\n" +
 	"\x04Fate\x12\x14\n" +
 	"\x10FATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fFATE_REPLIED\x10\x01\x12\x0f\n" +
@@ -5320,7 +5874,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x16DELIVERY_STATE_SENDING\x10\x02\x12\x17\n" +
 	"\x13DELIVERY_STATE_SENT\x10\x03\x12\x17\n" +
 	"\x13DELIVERY_STATE_DEAD\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_SKIPPED\x10\x052\xf5\b\n" +
+	"\x16DELIVERY_STATE_SKIPPED\x10\x052\xc5\n" +
+	"\n" +
 	"\vTurnService\x12Z\n" +
 	"\tOpenBatch\x12%.theclaw.registry.v1.OpenBatchRequest\x1a&.theclaw.registry.v1.OpenBatchResponse\x12Z\n" +
 	"\tBeginTurn\x12%.theclaw.registry.v1.BeginTurnRequest\x1a&.theclaw.registry.v1.BeginTurnResponse\x12]\n" +
@@ -5335,7 +5890,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fWithdrawTurn\x12(.theclaw.registry.v1.WithdrawTurnRequest\x1a).theclaw.registry.v1.WithdrawTurnResponse\x12W\n" +
 	"\bDropTurn\x12$.theclaw.registry.v1.DropTurnRequest\x1a%.theclaw.registry.v1.DropTurnResponse\x12o\n" +
 	"\x10RecordCompaction\x12,.theclaw.registry.v1.RecordCompactionRequest\x1a-.theclaw.registry.v1.RecordCompactionResponse\x12Z\n" +
-	"\tGetMemory\x12%.theclaw.registry.v1.GetMemoryRequest\x1a&.theclaw.registry.v1.GetMemoryResponseB\xd6\x01\n" +
+	"\tGetMemory\x12%.theclaw.registry.v1.GetMemoryRequest\x1a&.theclaw.registry.v1.GetMemoryResponse\x12f\n" +
+	"\rRecordProcess\x12).theclaw.registry.v1.RecordProcessRequest\x1a*.theclaw.registry.v1.RecordProcessResponse\x12f\n" +
+	"\rListProcesses\x12).theclaw.registry.v1.ListProcessesRequest\x1a*.theclaw.registry.v1.ListProcessesResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tTurnProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -5350,183 +5907,204 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_turn_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
-	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
-	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
-	(StepState)(0),                   // 2: theclaw.registry.v1.StepState
-	(ToolClass)(0),                   // 3: theclaw.registry.v1.ToolClass
-	(QueueMode)(0),                   // 4: theclaw.registry.v1.QueueMode
-	(TurnState)(0),                   // 5: theclaw.registry.v1.TurnState
-	(BeginTurnOutcome)(0),            // 6: theclaw.registry.v1.BeginTurnOutcome
-	(MemoryLayer)(0),                 // 7: theclaw.registry.v1.MemoryLayer
-	(DeliveryState)(0),               // 8: theclaw.registry.v1.DeliveryState
-	(*Usage)(nil),                    // 9: theclaw.registry.v1.Usage
-	(*Step)(nil),                     // 10: theclaw.registry.v1.Step
-	(*LogLine)(nil),                  // 11: theclaw.registry.v1.LogLine
-	(*OpenBatchRequest)(nil),         // 12: theclaw.registry.v1.OpenBatchRequest
-	(*PendingEvent)(nil),             // 13: theclaw.registry.v1.PendingEvent
-	(*Member)(nil),                   // 14: theclaw.registry.v1.Member
-	(*OpenBatchResponse)(nil),        // 15: theclaw.registry.v1.OpenBatchResponse
-	(*BeginTurnRequest)(nil),         // 16: theclaw.registry.v1.BeginTurnRequest
-	(*TurnConfig)(nil),               // 17: theclaw.registry.v1.TurnConfig
-	(*WebSearch)(nil),                // 18: theclaw.registry.v1.WebSearch
-	(*Secret)(nil),                   // 19: theclaw.registry.v1.Secret
-	(*ToolLimits)(nil),               // 20: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 21: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 22: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 23: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 24: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 25: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 26: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 27: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 28: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 29: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 30: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 31: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 32: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 33: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 34: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 35: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 36: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 37: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 38: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 39: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 40: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 41: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 42: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 43: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 44: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 45: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 46: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 47: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 48: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 49: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 50: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 51: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 52: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 53: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 54: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 55: theclaw.registry.v1.WithdrawTurnResponse
-	(*durationpb.Duration)(nil),      // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 57: google.protobuf.Timestamp
-	(*Event)(nil),                    // 58: theclaw.registry.v1.Event
+	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
+	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
+	(StepKind)(0),                    // 2: theclaw.registry.v1.StepKind
+	(StepState)(0),                   // 3: theclaw.registry.v1.StepState
+	(ToolClass)(0),                   // 4: theclaw.registry.v1.ToolClass
+	(QueueMode)(0),                   // 5: theclaw.registry.v1.QueueMode
+	(TurnState)(0),                   // 6: theclaw.registry.v1.TurnState
+	(BeginTurnOutcome)(0),            // 7: theclaw.registry.v1.BeginTurnOutcome
+	(MemoryLayer)(0),                 // 8: theclaw.registry.v1.MemoryLayer
+	(DeliveryState)(0),               // 9: theclaw.registry.v1.DeliveryState
+	(*Process)(nil),                  // 10: theclaw.registry.v1.Process
+	(*RecordProcessRequest)(nil),     // 11: theclaw.registry.v1.RecordProcessRequest
+	(*RecordProcessResponse)(nil),    // 12: theclaw.registry.v1.RecordProcessResponse
+	(*ListProcessesRequest)(nil),     // 13: theclaw.registry.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),    // 14: theclaw.registry.v1.ListProcessesResponse
+	(*Usage)(nil),                    // 15: theclaw.registry.v1.Usage
+	(*Step)(nil),                     // 16: theclaw.registry.v1.Step
+	(*LogLine)(nil),                  // 17: theclaw.registry.v1.LogLine
+	(*OpenBatchRequest)(nil),         // 18: theclaw.registry.v1.OpenBatchRequest
+	(*PendingEvent)(nil),             // 19: theclaw.registry.v1.PendingEvent
+	(*Member)(nil),                   // 20: theclaw.registry.v1.Member
+	(*OpenBatchResponse)(nil),        // 21: theclaw.registry.v1.OpenBatchResponse
+	(*BeginTurnRequest)(nil),         // 22: theclaw.registry.v1.BeginTurnRequest
+	(*TurnConfig)(nil),               // 23: theclaw.registry.v1.TurnConfig
+	(*ProcessLimits)(nil),            // 24: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 25: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 26: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 27: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 28: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 29: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 30: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 31: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 32: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 33: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 34: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 35: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 36: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 37: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 38: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 39: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 40: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 41: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 42: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 43: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 44: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 45: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 46: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 47: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 48: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 49: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 50: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 51: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 52: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 53: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 54: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 55: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 56: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 57: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 58: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 59: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 60: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 61: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 62: theclaw.registry.v1.WithdrawTurnResponse
+	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 64: google.protobuf.Duration
+	(*Event)(nil),                    // 65: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
-	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
-	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
-	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
-	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	56, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	57, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	56, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	56, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	58, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	13, // 10: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	4,  // 11: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	11, // 12: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 13: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	29, // 14: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	56, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	56, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	23, // 17: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	22, // 18: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	21, // 19: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	21, // 20: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	18, // 21: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	19, // 22: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	20, // 23: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	56, // 24: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	56, // 25: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	7,  // 26: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	6,  // 27: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	56, // 28: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	58, // 29: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	10, // 30: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	58, // 31: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	27, // 32: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	17, // 33: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	56, // 34: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	24, // 35: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	26, // 36: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	35, // 37: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	56, // 38: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	57, // 39: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	56, // 40: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	10, // 41: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	29, // 42: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	11, // 43: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 44: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	32, // 45: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	10, // 46: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	0,  // 47: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	10, // 48: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	11, // 49: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	29, // 50: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	0,  // 51: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 52: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	57, // 53: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	57, // 54: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	57, // 55: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 56: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 57: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	57, // 58: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	57, // 59: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	57, // 60: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	57, // 61: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	9,  // 62: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	10, // 63: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	37, // 64: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	30, // 65: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	56, // 66: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	38, // 67: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 68: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	38, // 69: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	57, // 70: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 71: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	48, // 72: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	7,  // 73: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	9,  // 74: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	56, // 75: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	25, // 76: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	11, // 77: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	24, // 78: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	25, // 79: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	24, // 80: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	25, // 81: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	26, // 82: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 83: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	12, // 84: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	16, // 85: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	31, // 86: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	34, // 87: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	39, // 88: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	41, // 89: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	47, // 90: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	43, // 91: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	54, // 92: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	45, // 93: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	50, // 94: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	52, // 95: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	15, // 96: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	28, // 97: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	33, // 98: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	36, // 99: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	40, // 100: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	42, // 101: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	49, // 102: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	44, // 103: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	55, // 104: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	46, // 105: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	51, // 106: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	53, // 107: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	96, // [96:108] is the sub-list for method output_type
-	84, // [84:96] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
+	63,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	63,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	10,  // 3: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
+	10,  // 4: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
+	10,  // 5: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
+	2,   // 6: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
+	4,   // 7: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
+	3,   // 8: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
+	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
+	64,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	63,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	17,  // 12: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	64,  // 13: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	64,  // 14: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	65,  // 15: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	19,  // 16: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	5,   // 17: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	17,  // 18: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 19: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	36,  // 20: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	64,  // 21: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	64,  // 22: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	30,  // 23: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	29,  // 24: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	28,  // 25: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	28,  // 26: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	24,  // 27: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	25,  // 28: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	26,  // 29: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	27,  // 30: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	64,  // 31: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	64,  // 32: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	64,  // 33: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	64,  // 34: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	64,  // 35: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 36: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 37: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	64,  // 38: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	65,  // 39: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 40: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	65,  // 41: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	34,  // 42: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 43: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	64,  // 44: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	31,  // 45: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	33,  // 46: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	42,  // 47: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	64,  // 48: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	63,  // 49: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	64,  // 50: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 51: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	36,  // 52: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 53: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 54: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	39,  // 55: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	16,  // 56: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 57: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 58: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 59: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	36,  // 60: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 61: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 62: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	63,  // 63: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	63,  // 64: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 65: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 66: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 67: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	63,  // 68: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	63,  // 69: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	63,  // 70: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	63,  // 71: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 72: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 73: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	44,  // 74: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	37,  // 75: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	64,  // 76: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	45,  // 77: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 78: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	45,  // 79: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	63,  // 80: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 81: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	55,  // 82: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 83: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 84: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	64,  // 85: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	32,  // 86: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 87: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	31,  // 88: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	32,  // 89: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	31,  // 90: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	32,  // 91: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	33,  // 92: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	17,  // 93: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 94: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 95: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	38,  // 96: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	41,  // 97: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	46,  // 98: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	48,  // 99: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	54,  // 100: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	50,  // 101: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	61,  // 102: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	52,  // 103: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	57,  // 104: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	59,  // 105: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	11,  // 106: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 107: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 108: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	35,  // 109: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	40,  // 110: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	43,  // 111: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	47,  // 112: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	49,  // 113: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	56,  // 114: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	51,  // 115: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	62,  // 116: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	53,  // 117: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	58,  // 118: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	60,  // 119: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	12,  // 120: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 121: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	108, // [108:122] is the sub-list for method output_type
+	94,  // [94:108] is the sub-list for method input_type
+	94,  // [94:94] is the sub-list for extension type_name
+	94,  // [94:94] is the sub-list for extension extendee
+	0,   // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -5540,8 +6118,8 @@ func file_theclaw_registry_v1_turn_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   47,
+			NumEnums:      10,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

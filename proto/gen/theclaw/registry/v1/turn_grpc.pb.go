@@ -31,6 +31,8 @@ const (
 	TurnService_DropTurn_FullMethodName         = "/theclaw.registry.v1.TurnService/DropTurn"
 	TurnService_RecordCompaction_FullMethodName = "/theclaw.registry.v1.TurnService/RecordCompaction"
 	TurnService_GetMemory_FullMethodName        = "/theclaw.registry.v1.TurnService/GetMemory"
+	TurnService_RecordProcess_FullMethodName    = "/theclaw.registry.v1.TurnService/RecordProcess"
+	TurnService_ListProcesses_FullMethodName    = "/theclaw.registry.v1.TurnService/ListProcesses"
 )
 
 // TurnServiceClient is the client API for TurnService service.
@@ -79,6 +81,15 @@ type TurnServiceClient interface {
 	// GetMemory answers the memory layers of a conversation and how far they
 	// reach; without a thread the agent's layer alone.
 	GetMemory(ctx context.Context, in *GetMemoryRequest, opts ...grpc.CallOption) (*GetMemoryResponse, error)
+	// RecordProcess records how far a process in the background got, under the run lease.
+	// The first record of an end pushes one event into the inbox, in the same transaction,
+	// unless it was seen; a repeat changes nothing. NOT_FOUND (PROCESS_NOT_FOUND) for an end
+	// of a process that was never recorded.
+	RecordProcess(ctx context.Context, in *RecordProcessRequest, opts ...grpc.CallOption) (*RecordProcessResponse, error)
+	// ListProcesses answers the processes of a conversation, under the run lease, newest
+	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
+	// have.
+	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
 }
 
 type turnServiceClient struct {
@@ -209,6 +220,26 @@ func (c *turnServiceClient) GetMemory(ctx context.Context, in *GetMemoryRequest,
 	return out, nil
 }
 
+func (c *turnServiceClient) RecordProcess(ctx context.Context, in *RecordProcessRequest, opts ...grpc.CallOption) (*RecordProcessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordProcessResponse)
+	err := c.cc.Invoke(ctx, TurnService_RecordProcess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *turnServiceClient) ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProcessesResponse)
+	err := c.cc.Invoke(ctx, TurnService_ListProcesses_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TurnServiceServer is the server API for TurnService service.
 // All implementations must embed UnimplementedTurnServiceServer
 // for forward compatibility.
@@ -255,6 +286,15 @@ type TurnServiceServer interface {
 	// GetMemory answers the memory layers of a conversation and how far they
 	// reach; without a thread the agent's layer alone.
 	GetMemory(context.Context, *GetMemoryRequest) (*GetMemoryResponse, error)
+	// RecordProcess records how far a process in the background got, under the run lease.
+	// The first record of an end pushes one event into the inbox, in the same transaction,
+	// unless it was seen; a repeat changes nothing. NOT_FOUND (PROCESS_NOT_FOUND) for an end
+	// of a process that was never recorded.
+	RecordProcess(context.Context, *RecordProcessRequest) (*RecordProcessResponse, error)
+	// ListProcesses answers the processes of a conversation, under the run lease, newest
+	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
+	// have.
+	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
 	mustEmbedUnimplementedTurnServiceServer()
 }
 
@@ -300,6 +340,12 @@ func (UnimplementedTurnServiceServer) RecordCompaction(context.Context, *RecordC
 }
 func (UnimplementedTurnServiceServer) GetMemory(context.Context, *GetMemoryRequest) (*GetMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMemory not implemented")
+}
+func (UnimplementedTurnServiceServer) RecordProcess(context.Context, *RecordProcessRequest) (*RecordProcessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordProcess not implemented")
+}
+func (UnimplementedTurnServiceServer) ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProcesses not implemented")
 }
 func (UnimplementedTurnServiceServer) mustEmbedUnimplementedTurnServiceServer() {}
 func (UnimplementedTurnServiceServer) testEmbeddedByValue()                     {}
@@ -538,6 +584,42 @@ func _TurnService_GetMemory_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TurnService_RecordProcess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordProcessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).RecordProcess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_RecordProcess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).RecordProcess(ctx, req.(*RecordProcessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TurnService_ListProcesses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProcessesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).ListProcesses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_ListProcesses_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).ListProcesses(ctx, req.(*ListProcessesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TurnService_ServiceDesc is the grpc.ServiceDesc for TurnService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -592,6 +674,14 @@ var TurnService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetMemory",
 			Handler:    _TurnService_GetMemory_Handler,
+		},
+		{
+			MethodName: "RecordProcess",
+			Handler:    _TurnService_RecordProcess_Handler,
+		},
+		{
+			MethodName: "ListProcesses",
+			Handler:    _TurnService_ListProcesses_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

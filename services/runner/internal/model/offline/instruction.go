@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theclaw/agents/internal/toolpolicy"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
@@ -47,8 +48,12 @@ func (o output) call(req model.Request) []model.ToolCall {
 // answer decides, and calls no tool that is not offered.
 func answer(ctx context.Context, req model.Request) (output, error) {
 	out, err := follow(ctx, req)
-	if name := out.tool; name != "" && !slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == name }) {
-		return output{text: "offline: I cannot do that, the tool " + name + " is not offered."}, nil
+	if name := toolpolicy.Canonical(out.tool); out.tool != "" {
+		n := slices.IndexFunc(req.Tools, func(t model.Tool) bool { return toolpolicy.Canonical(t.Name) == name })
+		if n < 0 {
+			return output{text: "offline: I cannot do that, the tool " + out.tool + " is not offered."}, nil
+		}
+		out.tool = req.Tools[n].Name // a presentation has a name of its own for it
 	}
 	return out, err
 }

@@ -18,35 +18,55 @@ import (
 const SpillDir = ".output"
 
 type arguments struct {
-	Command string   `json:"command"`
-	Comment string   `json:"comment"`
-	Cwd     string   `json:"cwd"`
-	Timeout *float64 `json:"timeout_seconds"`
+	Command    string   `json:"command"`
+	Comment    string   `json:"comment"`
+	Cwd        string   `json:"cwd"`
+	Timeout    *float64 `json:"timeout_seconds"`
+	Background bool     `json:"background"`
+	Yield      *float64 `json:"yield_seconds"`
 }
 
-// parse reads the arguments of a call; its errors are words for the model.
-func (t *Tool) parse(c toolset.Call) (sandbox.Command, error) {
+// parse reads the arguments of a call; its errors are words for the model. What a set without
+// processes does not offer is not read.
+func (t *Tool) parse(c toolset.Call) (sandbox.Command, wants, error) {
 	var a arguments
 	switch {
 	case len(c.Args) > toolset.MaxArguments:
-		return sandbox.Command{}, fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
+		return sandbox.Command{}, wants{}, errTooLarge
 	case json.Unmarshal(c.Args, &a) != nil:
-		return sandbox.Command{}, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
+		return sandbox.Command{}, wants{}, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
 	case strings.TrimSpace(a.Command) == "":
-		return sandbox.Command{}, errors.New("command is missing")
+		return sandbox.Command{}, wants{}, errors.New("command is missing")
 	}
-	timeout := sandbox.DefaultTimeout
+	timeout := t.patience()
 	if a.Timeout != nil {
 		if !(*a.Timeout > 0 && *a.Timeout <= sandbox.MaxTimeout.Seconds()) {
-			return sandbox.Command{}, fmt.Errorf("timeout_seconds must be above 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
+			return sandbox.Command{}, wants{}, fmt.Errorf("timeout_seconds must be above 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
 		}
 		timeout = time.Duration(*a.Timeout * float64(time.Second))
 	}
-	workdir := c.Place.Config.GetWorkdir()
-	line, err := inside(workdir, a.Cwd, a.Command)
-	if err != nil {
-		return sandbox.Command{}, err
+	var w wants
+	if t.background {
+		w = wants{background: a.Background, yield: c.Place.Config.GetProcesses().GetYield().AsDuration(), limited: a.Timeout != nil}
+		if a.Yield != nil {
+			if !(*a.Yield >= 0 && *a.Yield <= sandbox.MaxTimeout.Seconds()) {
+				return sandbox.Command{}, wants{}, fmt.Errorf("yield_seconds must be at least 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
+			}
+			w.yield = time.Duration(*a.Yield * float64(time.Second))
+		}
 	}
+	line, err := inside(c.Place.Config.GetWorkdir(), a.Cwd, a.Command)
+	if err != nil {
+		return sandbox.Command{}, wants{}, err
+	}
+	command, err := t.command(c, line, timeout)
+	return command, w, err
+}
+
+var errTooLarge = fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
+
+// command is a command line of a call, with what all programs of the agent get.
+func (t *Tool) command(c toolset.Call, line string, timeout time.Duration) (sandbox.Command, error) {
 	env := map[string]string{
 		"TOOL_IDEMPOTENCY_KEY": c.Key,
 		"THECLAW_FENCE":        c.Place.Fence,
@@ -59,6 +79,7 @@ func (t *Tool) parse(c toolset.Call) (sandbox.Command, error) {
 			env["PATH"] = sandbox.Path + ":" + filepath.Dir(t.Agent)
 		}
 	}
+	workdir := c.Place.Config.GetWorkdir()
 	command := sandbox.Command{
 		Shell: line, Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
 		SpillDir: filepath.Join(workdir, SpillDir), Env: env,

@@ -1,7 +1,7 @@
-// Package shell implements the tool that runs a command line in a sandbox, in the working
-// directory of the agent (S0-103).
+// Package shell implements the tools that run programs in a sandbox, in the working directory of
+// the agent (S0-103): a command line, Python code, and what goes on in the background ([Processes]).
 //
-//	call --> sandbox of the agent's mode --> approval, where one is needed --> run
+//	call --> sandbox of the agent's mode --> approval, where one is needed --> run [--> background]
 //	                                  +-- before and after it, the working directory
 //	                                      is brought and kept, where it moves
 //	                                  +-- while it runs, a socket for new agents
@@ -18,14 +18,18 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"time"
 
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -37,7 +41,7 @@ type Sandbox interface {
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 }
 
-// Tool implements [toolset.Tool].
+// Tool implements [toolset.Tool] and [toolset.Varying].
 type Tool struct {
 	// Sandbox returns the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (Sandbox, error)
@@ -50,36 +54,63 @@ type Tool struct {
 	// Workdirs brings and keeps working directories that move between machines; nil: they
 	// do not.
 	Workdirs *WorkdirSync
-}
+	// Processes are the programs in the background; nil: every command is waited for.
+	Processes *Processes
 
-var spec = toolset.Spec{
-	Name:        Name,
-	Description: "Runs a shell command in the working directory and answers its stdout, stderr and exit code.",
-	Schema: json.RawMessage(`{"type":"object","properties":{` +
-		`"command":{"type":"string","description":"the command line for bash -c"},` +
-		`"comment":{"type":"string","description":"why you run it, in a few words"},` +
-		`"cwd":{"type":"string","description":"directory to run in, inside the working directory"},` +
-		`"timeout_seconds":{"type":"number","description":"seconds until it is killed; 600 unless given, at most 3600"}},` +
-		`"required":["command"]}`),
-	Needs: toolset.Program,
+	// Of the tool as it is in a set: whether commands may go on in the background, and how
+	// long one may run whose call does not say it; 0: sandbox.DefaultTimeout.
+	background bool
+	timeout    time.Duration
 }
 
 // Spec implements [toolset.Tool].
-func (*Tool) Spec() toolset.Spec { return spec }
+func (t *Tool) Spec() toolset.Spec {
+	more := ""
+	if t.background {
+		more = `,"background":{"type":"boolean","description":"start it and go on at once: the tool process reads, ends and lists what runs, and a message comes at its end"},` +
+			`"yield_seconds":{"type":"number","description":"wait for it so long, then let it go on in the background; 0 waits for its end"}`
+	}
+	return toolset.Spec{
+		Name:        Name,
+		Description: "Runs a shell command in the working directory and answers its stdout, stderr and exit code.",
+		Schema: json.RawMessage(`{"type":"object","properties":{` +
+			`"command":{"type":"string","description":"the command line for bash -c"},` +
+			`"comment":{"type":"string","description":"why you run it, in a few words"},` +
+			`"cwd":{"type":"string","description":"directory to run in, inside the working directory"},` +
+			`"timeout_seconds":{"type":"number","description":"seconds until it is killed; ` + strconv.Itoa(int(t.patience().Seconds())) + ` unless given, at most 3600"}` + more + `},` +
+			`"required":["command"]}`),
+		Needs: toolset.Program,
+	}
+}
+
+func (t *Tool) patience() time.Duration { return cmp.Or(t.timeout, sandbox.DefaultTimeout) }
+
+// In implements [toolset.Varying].
+func (t *Tool) In(c *registrypb.TurnConfig, offers func(name string) bool) toolset.Tool {
+	in := *t
+	in.timeout = c.GetProcesses().GetTimeout().AsDuration()
+	in.background = t.Processes != nil && c.GetProcesses().GetMax() > 0 && !c.GetCreatesAgents() && offers(ProcessName)
+	return &in
+}
 
 // Class implements [toolset.Tool].
 func (*Tool) Class(toolset.Call) toolset.Class { return toolset.Effect }
 
 // Run implements [toolset.Tool].
 func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
+	command, w, err := t.parse(c)
+	if err != nil {
+		return toolset.Failed(err.Error())
+	}
+	return t.execute(ctx, c, command, w)
+}
+
+// execute is the one way in which tools run programs.
+func (t *Tool) execute(ctx context.Context, c toolset.Call, command sandbox.Command, w wants) toolset.Result {
 	config := c.Place.Config
 	box, err := t.Sandbox(config.GetSandboxMode())
 	if err != nil {
 		return toolset.Failed(fault.From(err).What)
-	}
-	command, err := t.parse(c)
-	if err != nil {
-		return toolset.Failed(err.Error())
 	}
 	if config.GetAskApproval() {
 		if err := ask(ctx, t.Approvals, c, command); err != nil {
@@ -97,14 +128,22 @@ func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 			t.Logger.WarnContext(ctx, "no socket for new agents", "agent_id", c.Place.AgentID, "error", err)
 		}
 	}
-	if t.Workdirs == nil || !config.GetWorkdirSync() {
-		return run(ctx, box, command, c.Progress)
+	after := func(context.Context) error { return nil }
+	if t.Workdirs != nil && config.GetWorkdirSync() {
+		if err := t.Workdirs.Restore(ctx, c.Place); err != nil {
+			return toolset.Failed("nothing was run: " + err.Error())
+		}
+		after = func(ctx context.Context) error { return t.Workdirs.Save(ctx, c.Place) }
 	}
-	if err := t.Workdirs.Restore(ctx, c.Place); err != nil {
-		return toolset.Failed("nothing was run: " + err.Error())
+	if w.background || w.yield > 0 && w.yield < command.Timeout {
+		return t.Processes.run(ctx, box, command, c, w, after)
 	}
-	result := run(ctx, box, command, c.Progress)
-	if err := t.Workdirs.Save(ctx, c.Place); err != nil && !result.IsError {
+	return saved(ctx, run(ctx, box, command, c.Progress), after)
+}
+
+// saved is a result after the working directory was kept.
+func saved(ctx context.Context, result toolset.Result, after func(context.Context) error) toolset.Result {
+	if err := after(ctx); err != nil && !result.IsError {
 		result.JSON = toolset.Note(result.JSON, err.Error())
 	}
 	return result
@@ -120,13 +159,13 @@ func run(ctx context.Context, box Sandbox, command sandbox.Command, progress fun
 		command.OnStderr = command.OnStdout
 	}
 	r, err := box.Run(ctx, command)
+	return output(r, err, command)
+}
+
+// output is what came of a command.
+func output(r sandbox.Result, err error, command sandbox.Command) toolset.Result {
 	if err != nil {
-		e := fault.From(err)
-		text := e.What
-		if e.Fix != "" {
-			text += " - " + e.Fix
-		}
-		return toolset.Failed(text)
+		return toolset.Failed(reason(err))
 	}
 	out := toolset.Output{
 		Stdout: sandbox.Text(r.Stdout), Stderr: sandbox.Text(r.Stderr), ExitCode: r.ExitCode,

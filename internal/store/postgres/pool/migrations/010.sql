@@ -1,0 +1,10 @@
+-- Processes in the background. Rows go with their agent, and 7 days after their end. There is no
+-- foreign key, for the reason that origin has none.
+CREATE TABLE process (
+  agent_id TEXT COLLATE "C" NOT NULL, id TEXT COLLATE "C" NOT NULL,
+  thread TEXT COLLATE "C" NOT NULL, step_key TEXT COLLATE "C" NOT NULL, token BIGINT NOT NULL, state TEXT NOT NULL,
+  exit BIGINT NOT NULL DEFAULT 0, tail TEXT NOT NULL DEFAULT '', seen BOOLEAN NOT NULL DEFAULT false,
+  started_at BIGINT NOT NULL, ended_at BIGINT NOT NULL DEFAULT 0, -- ms
+  session_key TEXT NOT NULL DEFAULT '', event TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (agent_id, id));
+CREATE INDEX process_open ON process (agent_id, token) WHERE state IN ('starting', 'running');

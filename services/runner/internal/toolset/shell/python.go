@@ -1,0 +1,78 @@
+package shell
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// Python runs code (S3-53), as the tool for commands runs a command line: an approval shows and
+// binds the complete code. The code is a file in the private temporary directory of the sandbox,
+// which goes with it.
+type Python struct{ Tool *Tool }
+
+// pythonTime is how long code may run whose call does not say it.
+const pythonTime = time.Minute
+
+// Spec implements [toolset.Tool].
+func (Python) Spec() toolset.Spec {
+	return toolset.Spec{
+		Name: "python", Description: "Runs Python 3 code in the working directory and returns its stdout, stderr and exit code.",
+		Schema: json.RawMessage(`{"type":"object","properties":{` +
+			`"code":{"type":"string","description":"the program"},` +
+			`"timeout":{"type":"number","description":"milliseconds until it is killed; 60000 unless given, at most 3600000"}},` +
+			`"required":["code"]}`),
+		Needs: toolset.Program,
+	}
+}
+
+// Class implements [toolset.Tool].
+func (Python) Class(toolset.Call) toolset.Class { return toolset.Effect }
+
+// Run implements [toolset.Tool].
+func (p Python) Run(ctx context.Context, c toolset.Call) toolset.Result {
+	line, timeout, err := python(c.Args)
+	if err != nil {
+		return toolset.Failed(err.Error())
+	}
+	command, err := p.Tool.command(c, line, timeout)
+	if err != nil {
+		return toolset.Failed(err.Error())
+	}
+	return p.Tool.execute(ctx, c, command, wants{})
+}
+
+// python is the command line for a call.
+func python(args json.RawMessage) (line string, timeout time.Duration, err error) {
+	var a struct {
+		Code    string   `json:"code"`
+		Timeout *float64 `json:"timeout"`
+	}
+	switch most := float64(sandbox.MaxTimeout.Milliseconds()); {
+	case len(args) > toolset.MaxArguments:
+		return "", 0, errTooLarge
+	case json.Unmarshal(args, &a) != nil:
+		return "", 0, errors.New("the arguments are not understood: code is a string, timeout is a number")
+	case strings.TrimSpace(a.Code) == "":
+		return "", 0, errors.New("code is missing")
+	case a.Timeout != nil && !(*a.Timeout > 0 && *a.Timeout <= most):
+		return "", 0, fmt.Errorf("timeout must be above 0 and at most %.0f milliseconds", most)
+	}
+	timeout = pythonTime
+	if a.Timeout != nil {
+		timeout = time.Duration(*a.Timeout * float64(time.Millisecond))
+	}
+	// The end of the text is a line that the code does not have: it depends on all of the code.
+	sum := sha256.Sum256([]byte(a.Code))
+	end := "END_" + hex.EncodeToString(sum[:8])
+	return `f="$TMPDIR/code.py"` + "\ncat >\"$f\" <<'" + end + "' || exit 1\n" + a.Code + "\n" + end + "\n" +
+		`exec python3 "$f"`, timeout, nil
+}
