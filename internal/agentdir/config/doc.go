@@ -12,9 +12,11 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
@@ -47,8 +49,8 @@ type Config struct {
 	Quota                          Quota
 	Price                          Price
 	Workdir                        Workdir
-	// Approvals is none (default) or ask: a person is asked before a program runs
-	// outside of the sandbox or with the network.
+	// Approvals is the older form of Tools.Exec: none or ask, and empty (default) where a layer
+	// as late or later sets Tools.Exec.Security or Ask. Where it is set, those have its meaning.
 	Approvals string
 	Tools     Tools
 	// HomeTools are the lists for all agents of the home, which decide besides those of the agent.
@@ -60,7 +62,25 @@ type Config struct {
 type Tools struct {
 	Profile string
 	toolpolicy.Scope
-	WebFetch, HTTP WebTool
+	Exec Exec
+	// ApprovalTimeout is how long a question for an approval waits; default 5 minutes.
+	ApprovalTimeout time.Duration
+	WebFetch, HTTP  WebTool
+}
+
+// Exec is the policy for commands outside of the sandbox and with the network open: the values
+// of package execpolicy. Defaults full, off, deny, and the safe programs of that package.
+type Exec struct {
+	Security, Ask, AskFallback string
+	SafeBins                   []string
+}
+
+// OlderApprovals returns what approvals: none and approvals: ask mean.
+func OlderApprovals(value string) (security, ask string) {
+	if value == "ask" {
+		return string(execpolicy.Full), string(execpolicy.AskAlways)
+	}
+	return string(execpolicy.Full), string(execpolicy.AskOff)
 }
 
 // WebTool bounds a tool for the web. MaxChars is 10,000 for web_fetch and 50,000 for
@@ -230,10 +250,10 @@ func Default() Config {
 		Sandbox:         Sandbox{Mode: "required"},
 		Quota:           Quota{PairPerMinute: 60},
 		OnError:         OnError{NotifyPeer: Auto},
-		Approvals:       "none",
 		Tools: Tools{
 			Profile: toolpolicy.Theclaw, WebFetch: WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
-			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second}, ApprovalTimeout: 5 * time.Minute,
+			Exec: Exec{Security: string(execpolicy.Full), Ask: string(execpolicy.AskOff), AskFallback: string(execpolicy.Deny), SafeBins: slices.Clone(execpolicy.DefaultSafeBins)},
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

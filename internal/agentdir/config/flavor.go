@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
@@ -16,10 +17,14 @@ var flavors = map[string][]FlavorDefault{
 		{"session.reset.mode", ResetDaily},
 		{"routing.groups", "per-conversation"},
 		{"tools.profile", toolpolicy.Full},
+		{"tools.exec.security", string(execpolicy.Allowlist)},
+		{"tools.exec.ask", string(execpolicy.AskOnMiss)},
 	},
 	"agentclaw": {
 		{"tools.profile", toolpolicy.Agentclaw},
 		{"routing.groups", "per-conversation"},
+		{"tools.exec.security", string(execpolicy.Allowlist)},
+		{"tools.exec.ask", string(execpolicy.AskOnMiss)},
 	},
 }
 
