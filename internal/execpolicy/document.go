@@ -67,8 +67,8 @@ func Parse(b []byte) (Document, error) {
 		return Document{}, fmt.Errorf("the policy is larger than %d bytes", MaxDocument)
 	}
 	var d Document
-	if !utf8.Valid(b) {
-		return d, errors.New("the policy is not UTF-8")
+	if !utf8.Valid(b) || bytes.Contains(b, []byte(`\u0000`)) { // which not every engine can store
+		return d, errors.New("the policy is not UTF-8, or has a NUL")
 	}
 	if err := json.Unmarshal(b, &d); err != nil {
 		return d, fmt.Errorf("the policy is no JSON of the right form: %w", err)
@@ -183,6 +183,13 @@ func (d *Document) Add(agent string, entries []Entry) {
 func (d *Document) Set(agent string, r Rules) {
 	a := d.Agents[agent]
 	a.Rules = r.or(a.Rules)
+	d.put(agent, a)
+}
+
+// Take replaces what d has of an agent by what another document has, with the same meaning.
+func (d *Document) Take(from Document, agent string) {
+	a := from.Agents[agent]
+	a.Rules = from.Rules(agent)
 	d.put(agent, a)
 }
 

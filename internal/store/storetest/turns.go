@@ -226,10 +226,12 @@ var turns = map[string]func(*testing.T, *fixture){
 			equal(t, "step", []string{s.State, string(s.Result)}, []string{store.StepDone, "of done"})
 		}
 		doubt := step(2, store.StepTool, "tool:2", store.ClassEffect, store.StepIntent)
+		doubt.Asks = true
 		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}})
 		doubt.State = store.StepInDoubt
 		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}, Toolcalls: map[string]string{"tool:2": `{"is":"unknown"}`}})
-		equal(t, "state", f.turn(t, p).Steps[1].State, store.StepInDoubt)
+		doubted := f.turn(t, p).Steps
+		equal(t, "state", []any{doubted[1].State, doubted[1].Asks, doubted[0].Asks}, []any{store.StepInDoubt, true, false})
 		list := f.all(t, threadA)
 		equal(t, "events", kinds(list), []string{"in", "toolcall", "toolcall"})
 		equal(t, "told", list[1].Content, `{"is":"done"}`)
