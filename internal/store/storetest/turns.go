@@ -204,6 +204,23 @@ var turns = map[string]func(*testing.T, *fixture){
 		f.pass(t, time.Minute)
 		f.lasted(t, "waited again", f.begin(t, p, false).Waited, time.Minute)
 	},
+	// S2-15: a tool that waits for a person has no part in the end of its process, however often
+	// that ends; what it does after the answer has.
+	"a wait is no crash": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		asks := step(1, store.StepTool, "tool:1", store.ClassEffect, store.StepIntent)
+		asks.Asks = true
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{asks}})
+		for range 4 * store.MaxCrashAttempts {
+			b := f.begin(t, p, false)
+			equal(t, "claim", []any{b.Outcome, b.CrashAttempts, b.Steps[0].Asks}, []any{store.BeginGo, 1, true})
+		}
+		equal(t, "attempts", len(f.turn(t, p).Attempts), 0)
+		asks.State, asks.Result = store.StepDone, []byte("{}")
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{asks}})
+		f.begin(t, p, true)
+		equal(t, "after it", f.begin(t, p, false).Outcome, store.BeginAlone)
+	},
 	// I8: a result that stands is never replaced, and told once in the thread.
 	"steps are journalled once": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")

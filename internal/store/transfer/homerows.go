@@ -143,8 +143,10 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 	}
 	a := store.Approval{Agent: agent}
 	var token, requested, expires int64
-	dest := []any{&a.ID, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires,
-		&a.Kind, &a.Tool, &a.Summary, &a.Patterns, &a.External, &a.Decision, &a.By}
+	dest := []any{
+		&a.ID, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires,
+		&a.Kind, &a.Tool, &a.Summary, &a.Patterns, &a.External, &a.Decision, &a.By,
+	}
 	if _, err := pgx.ForEachRow(found, dest, func() error {
 		err := unit.Restore(dest)
 		a.Token, a.Requested, a.Expires = uint64(token), time.UnixMilli(requested), time.UnixMilli(expires)

@@ -77,6 +77,15 @@ type Wakes interface {
 	Again() <-chan time.Time
 }
 
+// Approvals decides what of a turn asks a person.
+type Approvals interface {
+	// Bound makes the policy for commands of an agent's settings at least as strict as that of
+	// the installation; nil stays nil.
+	Bound(ctx context.Context, agent string, p *registryv1.ExecPolicy) error
+	// NotBegun marks the steps of a turn that wait for a person.
+	NotBegun(ctx context.Context, agent, turn string, steps []*registryv1.Step) error
+}
+
 // Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
@@ -88,6 +97,7 @@ type Deps struct {
 	Log        wire.Log
 	Memory     *memory.Files
 	Quota      *admission.Quota
+	Approvals  Approvals
 	Generation *store.Generation
 }
 

@@ -138,6 +138,12 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
 		}
+		if err := s.Approvals.Bound(ctx, a.ID, out.GetConfig().GetExec()); err != nil {
+			return nil, err
+		}
+		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
+			return nil, err
+		}
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}

@@ -65,6 +65,13 @@ type Finisher interface {
 	Finished(c Call)
 }
 
+// Asker is a tool that asks a person before it begins some of its calls.
+type Asker interface {
+	// Asks reports whether a call is asked for. The answer is journaled with the intent: a
+	// call that asks has not begun as long as no approval of it is used.
+	Asks(c Call) bool
+}
+
 // Spec describes a tool. Name, Description and Schema are what a model gets; their bytes
 // are part of every prompt.
 type Spec struct {
@@ -94,6 +101,9 @@ type Call struct {
 	// Problem is why the call cannot be made; empty: it can ([model.ToolCall]).
 	Problem string
 	Place   Place
+	// Asks is what the [Asker] decided when the intent was journaled. A call that asks goes on
+	// to ask, whatever the settings say now.
+	Asks bool
 	// Progress is given what the call prints while it runs, from any goroutine; nil: it is
 	// not read.
 	Progress func(text string)
@@ -259,6 +269,13 @@ func (s Set) Class(c Call) Class {
 		return Read
 	}
 	return tool.Class(c)
+}
+
+// asks reports whether a person is asked before a call begins.
+func (s Set) asks(c Call) bool {
+	tool, refusal := s.decide(c)
+	a, ok := tool.(Asker)
+	return ok && refusal == "" && a.Asks(c)
 }
 
 // Run makes one call; the result of one that is refused says why.

@@ -24,28 +24,27 @@ type arguments struct {
 	Timeout *float64 `json:"timeout_seconds"`
 }
 
-// parse reads the arguments of a call; its errors are words for the model.
-func (t *Tool) parse(c toolset.Call) (sandbox.Command, error) {
-	var a arguments
+// parse reads the arguments of a call; its errors are words for the model. The command has not
+// the line that runs yet: see [Tool.decide].
+func (t *Tool) parse(c toolset.Call) (a arguments, command sandbox.Command, err error) {
 	switch {
 	case len(c.Args) > toolset.MaxArguments:
-		return sandbox.Command{}, fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
+		return a, command, fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
 	case json.Unmarshal(c.Args, &a) != nil:
-		return sandbox.Command{}, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
+		return a, command, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
 	case strings.TrimSpace(a.Command) == "":
-		return sandbox.Command{}, errors.New("command is missing")
+		return a, command, errors.New("command is missing")
 	}
 	timeout := sandbox.DefaultTimeout
 	if a.Timeout != nil {
 		if !(*a.Timeout > 0 && *a.Timeout <= sandbox.MaxTimeout.Seconds()) {
-			return sandbox.Command{}, fmt.Errorf("timeout_seconds must be above 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
+			return a, command, fmt.Errorf("timeout_seconds must be above 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
 		}
 		timeout = time.Duration(*a.Timeout * float64(time.Second))
 	}
 	workdir := c.Place.Config.GetWorkdir()
-	line, err := inside(workdir, a.Cwd, a.Command)
-	if err != nil {
-		return sandbox.Command{}, err
+	if a.Cwd, err = relative(workdir, a.Cwd); err != nil {
+		return a, command, err
 	}
 	env := map[string]string{
 		"TOOL_IDEMPOTENCY_KEY": c.Key,
@@ -59,19 +58,14 @@ func (t *Tool) parse(c toolset.Call) (sandbox.Command, error) {
 			env["PATH"] = sandbox.Path + ":" + filepath.Dir(t.Agent)
 		}
 	}
-	return sandbox.Command{
-		Shell: line, Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
+	return a, sandbox.Command{
+		Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
 		SpillDir: filepath.Join(workdir, SpillDir), Env: env,
 	}, nil
 }
 
-// inside puts a change of directory in front of a command. The working directory
-// is the one place a program can write, so it stays the sandbox's own; a link
-// that leads out of cwd leads to nothing in there.
-func inside(workdir, cwd, command string) (string, error) {
-	if cwd == "" {
-		return command, nil
-	}
+// relative returns cwd as a path below the working directory; empty: it is that itself.
+func relative(workdir, cwd string) (string, error) {
 	rel := cwd
 	if filepath.IsAbs(cwd) {
 		var err error
@@ -79,13 +73,26 @@ func inside(workdir, cwd, command string) (string, error) {
 			return "", errors.New("cwd must be inside the working directory")
 		}
 	}
+	if rel == "" {
+		return "", nil
+	}
 	if !filepath.IsLocal(rel) || strings.ContainsRune(rel, 0) {
 		return "", errors.New("cwd must be inside the working directory")
 	}
 	if rel = filepath.Clean(rel); rel == "." {
-		return command, nil
+		return "", nil
 	}
-	return "cd -- '" + strings.ReplaceAll(rel, "'", `'\''`) + "' || exit 1\n" + command, nil
+	return rel, nil
+}
+
+// inside puts a change of directory in front of a command. The working directory
+// is the one place a program can write, so it stays the sandbox's own; a link
+// that leads out of cwd leads to nothing in there.
+func inside(cwd, command string) string {
+	if cwd == "" {
+		return command
+	}
+	return "cd -- '" + strings.ReplaceAll(cwd, "'", `'\''`) + "' || exit 1\n" + command
 }
 
 // makeWorkdir makes the working directory and the one for long output (S1-25).

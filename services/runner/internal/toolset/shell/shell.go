@@ -1,7 +1,7 @@
 // Package shell implements the tool that runs a command line in a sandbox, in the working
 // directory of the agent (S0-103).
 //
-//	call --> sandbox of the agent's mode --> approval, where one is needed --> run
+//	call --> policy for commands --> approval, where one is needed --> sandbox of the agent's mode
 //	                                  +-- before and after it, the working directory
 //	                                      is brought and kept, where it moves
 //	                                  +-- while it runs, a socket for new agents
@@ -24,6 +24,7 @@ import (
 	"log/slog"
 
 	"github.com/theclaw/agents/internal/broker"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -67,9 +68,6 @@ var spec = toolset.Spec{
 // Spec implements [toolset.Tool].
 func (*Tool) Spec() toolset.Spec { return spec }
 
-// Class implements [toolset.Tool].
-func (*Tool) Class(toolset.Call) toolset.Class { return toolset.Effect }
-
 // Run implements [toolset.Tool].
 func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	config := c.Place.Config
@@ -77,12 +75,17 @@ func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if err != nil {
 		return toolset.Failed(fault.From(err).What)
 	}
-	command, err := t.parse(c)
+	a, command, err := t.parse(c)
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	if config.GetAskApproval() {
-		if err := ask(ctx, t.Approvals, c, command); err != nil {
+	v := decide(c, a, command)
+	command.Shell = inside(a.Cwd, v.Text)
+	switch v.Action {
+	case execpolicy.Refuse:
+		return toolset.Failed("nothing was run: " + v.Why)
+	case execpolicy.Question:
+		if err := ask(ctx, t.Approvals, c, a, command, v); err != nil {
 			return toolset.Failed(err.Error())
 		}
 	}

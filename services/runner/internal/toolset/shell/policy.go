@@ -1,0 +1,71 @@
+package shell
+
+import (
+	"path/filepath"
+
+	"github.com/theclaw/agents/internal/execpolicy"
+	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// policy returns what decides on commands that leave the sandbox or have the network; false in
+// the sandbox without the network, where nothing is refused or asked.
+func policy(c *registrypb.TurnConfig) (p execpolicy.Policy, ok bool) {
+	e := c.GetExec()
+	if e == nil {
+		// A registry that does not know exec asks for each command, or lets all run.
+		return execpolicy.Policy{Security: execpolicy.Full, Ask: execpolicy.AskAlways}, c.GetAskApproval()
+	}
+	p = execpolicy.Policy{
+		Security: execpolicy.Security(e.GetSecurity()), Ask: execpolicy.Ask(e.GetAsk()), Fallback: execpolicy.Security(e.GetAskFallback()), SafeBins: e.GetSafeBins(),
+	}
+	for _, entry := range e.GetAllowlist() {
+		p.Allow = append(p.Allow, execpolicy.Entry{Pattern: entry.GetPattern(), Args: entry.GetArgs()})
+	}
+	return p, true
+}
+
+// decide decides on a call that parse has read. The verdict has the line that runs, without the
+// change of directory. A call that was to be asked for when its intent was journaled is asked for
+// now, too, and else the stricter of then and now counts.
+func decide(c toolset.Call, a arguments, command sandbox.Command) execpolicy.Verdict {
+	p, ok := policy(c.Place.Config)
+	if !ok {
+		return execpolicy.Verdict{Action: execpolicy.Run, Text: a.Command}
+	}
+	if c.Asks {
+		p.Ask = execpolicy.AskAlways
+	}
+	path := command.Env["PATH"]
+	if path == "" {
+		path = sandbox.Path
+	}
+	return p.Decide(a.Command, execpolicy.System(path, filepath.Join(command.Workdir, a.Cwd)), false)
+}
+
+// Class implements [toolset.Tool]. A command that the policy refuses runs nothing and reads.
+func (t *Tool) Class(c toolset.Call) toolset.Class {
+	if v, ok := t.verdict(c); ok && v.Action == execpolicy.Refuse {
+		return toolset.Read
+	}
+	return toolset.Effect
+}
+
+// Asks implements [toolset.Asker].
+func (t *Tool) Asks(c toolset.Call) bool {
+	v, ok := t.verdict(c)
+	return ok && v.Action == execpolicy.Question
+}
+
+// verdict decides on a call; false when its arguments are wrong, and nothing is decided.
+func (t *Tool) verdict(c toolset.Call) (execpolicy.Verdict, bool) {
+	if _, ok := policy(c.Place.Config); !ok {
+		return execpolicy.Verdict{}, false
+	}
+	a, command, err := t.parse(c)
+	if err != nil {
+		return execpolicy.Verdict{}, false
+	}
+	return decide(c, a, command), true
+}
