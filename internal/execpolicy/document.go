@@ -193,6 +193,21 @@ func (d *Document) Take(from Document, agent string) {
 	d.put(agent, a)
 }
 
+// SetDefaults replaces the rules of the agents that have none where r is not empty.
+func (d *Document) SetDefaults(r Rules) { d.Defaults = r.or(d.Defaults) }
+
+// Remove takes an entry of an agent away; false when there is none with the id.
+func (d *Document) Remove(agent, id string) bool {
+	a := d.Agents[agent]
+	left := slices.DeleteFunc(slices.Clone(a.Allowlist), func(e Allowed) bool { return e.ID == id })
+	if len(left) == len(a.Allowlist) {
+		return false
+	}
+	a.Allowlist = left
+	d.put(agent, a)
+	return true
+}
+
 func (d *Document) put(agent string, a Agent) {
 	if d.Agents == nil {
 		d.Agents = map[string]Agent{}
