@@ -34,14 +34,17 @@ func decide(c toolset.Call, a arguments, command sandbox.Command) execpolicy.Ver
 	if !ok {
 		return execpolicy.Verdict{Action: execpolicy.Run, Text: a.Command}
 	}
-	if c.Asks {
-		p.Ask = execpolicy.AskAlways
-	}
 	path := command.Env["PATH"]
 	if path == "" {
 		path = sandbox.Path
 	}
-	return p.Decide(a.Command, execpolicy.System(path, filepath.Join(command.Workdir, a.Cwd)), false)
+	host := execpolicy.System(path, filepath.Join(command.Workdir, a.Cwd))
+	v := p.Decide(a.Command, host, false)
+	if c.Asks && v.Action == execpolicy.Run {
+		p.Ask = execpolicy.AskAlways
+		v = p.Decide(a.Command, host, false)
+	}
+	return v
 }
 
 // Class implements [toolset.Tool]. A command that the policy refuses runs nothing and reads.
