@@ -24,6 +24,7 @@ var (
 		{"internal/agentdir", "internal/binding", "the settings of a home have the bindings"},
 		{"internal/agentdir", "internal/sessionkey", "settings choose the scope of conversations"},
 		{"internal/agentdir", "internal/toolpolicy", "settings choose the tools of agents"},
+		{"internal/agentdir", "internal/execpolicy", "settings choose which commands run without a person"},
 		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
 		{"internal/agentdir", "internal/channel/catalog", "the types of channels check the entries of config.yaml"},
 		{"internal/channel", "internal/source", "a reply_context names a source address"},

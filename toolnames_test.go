@@ -30,6 +30,7 @@ var otherNames = []string{"services/runner/internal/model/provider"}
 var namesCompared = []allowance{
 	{"internal/toolpolicy/name.go", `"bash_exec": "exec"`, "settings name tools, by any of their names"},
 	{"internal/toolpolicy/name.go", `"message_send": "message"`, "settings name tools, by any of their names"},
+	{"internal/execpolicy/safe.go", `"grep": {"rRfdD", []string{"recursive", "dereference-recursive", "file", "exclude-from", "directories", "devices"}}`, "the program of the system has the name of a tool"},
 	{"services/registry/internal/wire/turn.go", "store.ClassRead: registryv1.ToolClass_TOOL_CLASS_READ", "the class has the name of a tool"},
 	{"cmd/agentctl/internal/chat/run.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
 	{"cmd/agentctl/internal/chat/plain.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
