@@ -41,7 +41,7 @@ func TestApprovalPolicy(t *testing.T) {
 	says("a1: security allowlist, ask off, ask_fallback deny at most", "approvals", "policy", "set", "a1", "--security", "allowlist", "--allow", "/usr/bin/git push", "--allow", "/opt/**/rg")
 	says("(any)", "approvals", "policy", "show", "a1")
 	fails(t, do, 1, "has no entry", "approvals", "policy", "set", "a1", "--remove", "9")
-	says("a1: ", "approvals", "policy", "set", "a1", "--remove", "0")
+	says("a1: ", "approvals", "policy", "set", "a1", "--remove", "1")
 	fails(t, do, 2, "nothing to change", "approvals", "policy", "set", "a1")
 	fails(t, do, 2, "nothing to change", "approvals", "policy", "set", "--allow", "/x")
 	fails(t, do, 2, "does not begin with the path", "approvals", "policy", "set", "a1", "--allow", "git push")

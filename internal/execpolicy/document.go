@@ -94,13 +94,14 @@ func Parse(b []byte) (Document, error) {
 		if len(a.Allowlist) > MaxEntries {
 			return d, fmt.Errorf("agents.%s has more than %d entries", id, MaxEntries)
 		}
+		newID := a.newIDs()
 		for i := range a.Allowlist {
 			e := &a.Allowlist[i]
 			if strings.TrimSpace(e.Pattern) == "" || len(e.Pattern) > maxPattern || len(e.Args) > maxArgs {
 				return d, fmt.Errorf("agents.%s has an entry without a pattern, with one above %d bytes, or with more than %d args", id, maxPattern, maxArgs)
 			}
 			if e.ID == "" {
-				e.ID = a.freeID()
+				e.ID = newID()
 			}
 		}
 	}
@@ -141,13 +142,18 @@ func (r Rules) or(others Rules) Rules {
 	return r
 }
 
-// freeID returns an id that no entry has: numbers, as they need be unique in one agent only.
-func (a Agent) freeID() string {
-	for n := len(a.Allowlist); ; n++ {
-		id := strconv.Itoa(n)
-		if !slices.ContainsFunc(a.Allowlist, func(e Allowed) bool { return e.ID == id }) {
-			return id
+// newIDs returns a function that returns ids that no entry has, each once: the smallest numbers,
+// as they need be unique in one agent only.
+func (a Agent) newIDs() func() string {
+	taken := map[string]bool{}
+	for _, e := range a.Allowlist {
+		taken[e.ID] = true
+	}
+	n := 0
+	return func() string {
+		for n++; taken[strconv.Itoa(n)]; n++ {
 		}
+		return strconv.Itoa(n)
 	}
 }
 
@@ -170,11 +176,12 @@ func (d Document) Bound(agent string, p Policy) Policy {
 // Add adds entries to the list of an agent, those that are new to it.
 func (d *Document) Add(agent string, entries []Entry) {
 	a := d.Agents[agent]
+	newID := a.newIDs()
 	for _, e := range entries {
 		if slices.ContainsFunc(a.Allowlist, func(o Allowed) bool { return o.Pattern == e.Pattern && slices.Equal(o.Args, e.Args) }) {
 			continue
 		}
-		a.Allowlist = append(a.Allowlist, Allowed{ID: a.freeID(), Pattern: e.Pattern, Args: e.Args})
+		a.Allowlist = append(a.Allowlist, Allowed{ID: newID(), Pattern: e.Pattern, Args: e.Args})
 	}
 	d.put(agent, a)
 }
