@@ -222,12 +222,16 @@ func (d *Document) put(agent string, a Agent) {
 	d.Agents[agent] = a
 }
 
-// Touch records that entries of an agent, by their index, allowed a command. It reports whether
-// that changed anything: the same hour is not worth a write.
-func (d *Document) Touch(agent string, used []int, command string, now time.Time) (changed bool) {
+// UseNoted is how often the use of an entry is recorded at most.
+const UseNoted = time.Hour
+
+// Touch records that entries of an agent allowed a command. It reports whether that changed
+// anything: a use is recorded once in [UseNoted].
+func (d *Document) Touch(agent string, used []Entry, command string, now time.Time) (changed bool) {
 	list := d.Agents[agent].Allowlist
-	for _, i := range used {
-		if i < len(list) && float64(now.Add(-time.Hour).UnixMilli()) > list[i].LastUsedAt {
+	for i, a := range list {
+		match := func(e Entry) bool { return e.Pattern == a.Pattern && slices.Equal(e.Args, a.Args) }
+		if float64(now.Add(-UseNoted).UnixMilli()) > a.LastUsedAt && slices.ContainsFunc(used, match) {
 			list[i].LastUsedAt, list[i].LastUsedCommand = float64(now.UnixMilli()), clip(command)
 			changed = true
 		}

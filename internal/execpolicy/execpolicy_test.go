@@ -249,7 +249,8 @@ func TestDocument(t *testing.T) {
 		t.Errorf("ids %v", ids)
 	}
 	now := time.UnixMilli(1_800_000_000_000)
-	if !d.Touch("main", []int{1, 9}, strings.Repeat("é", 200), now) || d.Touch("main", []int{1}, "y", now.Add(time.Minute)) || !d.Touch("main", []int{1}, "y", now.Add(2*time.Hour)) {
+	used := []execpolicy.Entry{{Pattern: "/b"}, {Pattern: "/none"}}
+	if !d.Touch("main", used, strings.Repeat("é", 200), now) || d.Touch("main", used, "y", now.Add(time.Minute)) || !d.Touch("main", used, "y", now.Add(2*time.Hour)) {
 		t.Error("the last use is recorded once an hour")
 	}
 	if p := execpolicy.NewDocument().Bound("any", settings); p.Security != "full" || p.Ask != "on-miss" || p.Fallback != "full" {

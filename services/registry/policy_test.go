@@ -131,6 +131,35 @@ func testExecPolicy(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// The last use of an entry is recorded once an hour, however often a command uses it.
+func TestLastUse(t *testing.T) { backendtest.Each(t, testLastUse) }
+
+func testLastUse(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	if _, err := w.Approvals.SetExecPolicy(t.Context(), &registryv1.SetExecPolicyRequest{Json: `{"version":1,"agents":{"a1":{"allowlist":[{"pattern":"/usr/bin/ls"},{"pattern":"/usr/bin/git","args":["push"]}]}}}`}); err != nil {
+		t.Fatal(err)
+	}
+	w.Push("a1", "bob", "hi", "")
+	ctx := w.Leased("a1", "r1")
+	b, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})
+	e := backendtest.Must(t, b, err).GetEvents()[0]
+	begun, err := w.Turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
+	backendtest.Must(t, begun, err)
+	for n := range 5 {
+		out, err := w.Turns.RecordStep(ctx, &registryv1.RecordStepRequest{AgentId: "a1", ThreadId: e.GetThreadId(), Key: e.GetKey(), Steps: []*registryv1.Step{{
+			Seq: int32(n + 1), Kind: registryv1.StepKind_STEP_KIND_TOOL, Key: fmt.Sprint("tool:1:", n+1), State: registryv1.StepState_STEP_STATE_DONE, Class: registryv1.ToolClass_TOOL_CLASS_EFFECT,
+			Name: "bash_exec", Arguments: "{}", Result: []byte("{}"),
+			ExecUse: &registryv1.ExecUse{Command: fmt.Sprint("git push ", n), Entries: []*registryv1.ExecEntry{{Pattern: "/usr/bin/git", Args: []string{"push"}}}},
+		}}})
+		backendtest.Must(t, out, err)
+	}
+	p, err := w.Approvals.GetExecPolicy(t.Context(), &registryv1.GetExecPolicyRequest{})
+	if backendtest.Must(t, p, err).GetVersion() != 2 || strings.Count(p.GetJson(), "lastUsedAt") != 1 || !strings.Contains(p.GetJson(), "git push 0") {
+		t.Errorf("after five uses: version %d, %s", p.GetVersion(), p.GetJson())
+	}
+}
+
 // Settings that are narrowed during the wait count when the approval is used: deny wins.
 func TestDenyWins(t *testing.T) { backendtest.Each(t, testDenyWins) }
 

@@ -190,7 +190,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
 	})
 	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
 	})
 	s.turns = turns.New(turns.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota,

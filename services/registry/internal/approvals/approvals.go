@@ -27,6 +27,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -108,16 +109,18 @@ type Deps struct {
 	Wakes     Wakes
 	Life      time.Duration // how long a question waits for an answer; 0: as the settings of its agent say
 	Make      Make
+	Log       *slog.Logger
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedApprovalServiceServer
 	Deps
+	uses uses
 }
 
 // New returns the service.
-func New(d Deps) *Service { return &Service{Deps: d} }
+func New(d Deps) *Service { return &Service{Deps: d, uses: uses{noted: map[string]time.Time{}}} }
 
 // RequestApproval stores a question and waits for its answer.
 func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {

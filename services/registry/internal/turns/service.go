@@ -84,6 +84,8 @@ type Approvals interface {
 	Bound(ctx context.Context, agent string, p *registryv1.ExecPolicy) error
 	// NotBegun marks the steps of a turn that wait for a person.
 	NotBegun(ctx context.Context, agent, turn string, steps []*registryv1.Step) error
+	// Used records that entries of an allow list let a command run; nil: none did.
+	Used(ctx context.Context, agent string, use *registryv1.ExecUse)
 }
 
 // Deps are the dependencies of a Service.

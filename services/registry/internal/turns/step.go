@@ -40,6 +40,9 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	}
 	point(label, ".after")
+	for _, st := range req.GetSteps() {
+		s.Approvals.Used(ctx, a.ID, st.GetExecUse())
+	}
 	if len(rec.Says) > 0 {
 		s.Replies.SayStored(ctx, a, req.GetThreadId())
 	}

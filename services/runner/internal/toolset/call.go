@@ -306,7 +306,7 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	}
 	done := proto.CloneOf(u.row)
 	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(), u.made.Note)
-	done.Duration = durationpb.New(time.Since(start))
+	done.Duration, done.ExecUse = durationpb.New(time.Since(start)), result.ExecUse
 	u.done = done
 }
 

@@ -121,6 +121,8 @@ type Result struct {
 	Bounded bool
 	// Messages are sent to the peer when the result is journaled, and only then.
 	Messages []Message
+	// ExecUse is what let a command run; nil: no entry of an allow list did.
+	ExecUse *registrypb.ExecUse
 }
 
 // Message is a message to the peer of the turn.

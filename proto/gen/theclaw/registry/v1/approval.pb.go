@@ -352,6 +352,61 @@ func (x *ExecEntry) GetArgs() []string {
 	return nil
 }
 
+// ExecUse reports that entries of the agent's allow list let a command run.
+type ExecUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// entries that matched.
+	Entries []*ExecEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// command as the model wrote it.
+	Command       string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecUse) Reset() {
+	*x = ExecUse{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecUse) ProtoMessage() {}
+
+func (x *ExecUse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecUse.ProtoReflect.Descriptor instead.
+func (*ExecUse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ExecUse) GetEntries() []*ExecEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ExecUse) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 // GetExecPolicyRequest is empty.
 type GetExecPolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -361,7 +416,7 @@ type GetExecPolicyRequest struct {
 
 func (x *GetExecPolicyRequest) Reset() {
 	*x = GetExecPolicyRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +428,7 @@ func (x *GetExecPolicyRequest) String() string {
 func (*GetExecPolicyRequest) ProtoMessage() {}
 
 func (x *GetExecPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +441,7 @@ func (x *GetExecPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetExecPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
 }
 
 // GetExecPolicyResponse is the policy.
@@ -403,7 +458,7 @@ type GetExecPolicyResponse struct {
 
 func (x *GetExecPolicyResponse) Reset() {
 	*x = GetExecPolicyResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +470,7 @@ func (x *GetExecPolicyResponse) String() string {
 func (*GetExecPolicyResponse) ProtoMessage() {}
 
 func (x *GetExecPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +483,7 @@ func (x *GetExecPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetExecPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetExecPolicyResponse) GetJson() string {
@@ -458,7 +513,7 @@ type SetExecPolicyRequest struct {
 
 func (x *SetExecPolicyRequest) Reset() {
 	*x = SetExecPolicyRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +525,7 @@ func (x *SetExecPolicyRequest) String() string {
 func (*SetExecPolicyRequest) ProtoMessage() {}
 
 func (x *SetExecPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +538,7 @@ func (x *SetExecPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExecPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetExecPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetExecPolicyRequest) GetJson() string {
@@ -511,7 +566,7 @@ type SetExecPolicyResponse struct {
 
 func (x *SetExecPolicyResponse) Reset() {
 	*x = SetExecPolicyResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +578,7 @@ func (x *SetExecPolicyResponse) String() string {
 func (*SetExecPolicyResponse) ProtoMessage() {}
 
 func (x *SetExecPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +591,7 @@ func (x *SetExecPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExecPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetExecPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetExecPolicyResponse) GetVersion() int64 {
@@ -591,7 +646,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +658,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +671,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Approval) GetApprovalId() string {
@@ -787,7 +842,7 @@ type RequestApprovalRequest struct {
 
 func (x *RequestApprovalRequest) Reset() {
 	*x = RequestApprovalRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +854,7 @@ func (x *RequestApprovalRequest) String() string {
 func (*RequestApprovalRequest) ProtoMessage() {}
 
 func (x *RequestApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +867,7 @@ func (x *RequestApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestApprovalRequest.ProtoReflect.Descriptor instead.
 func (*RequestApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RequestApprovalRequest) GetAgentId() string {
@@ -937,7 +992,7 @@ type NewAgent struct {
 
 func (x *NewAgent) Reset() {
 	*x = NewAgent{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1004,7 @@ func (x *NewAgent) String() string {
 func (*NewAgent) ProtoMessage() {}
 
 func (x *NewAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1017,7 @@ func (x *NewAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewAgent.ProtoReflect.Descriptor instead.
 func (*NewAgent) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NewAgent) GetAgentId() string {
@@ -1007,7 +1062,7 @@ type RequestApprovalResponse struct {
 
 func (x *RequestApprovalResponse) Reset() {
 	*x = RequestApprovalResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1074,7 @@ func (x *RequestApprovalResponse) String() string {
 func (*RequestApprovalResponse) ProtoMessage() {}
 
 func (x *RequestApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1087,7 @@ func (x *RequestApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestApprovalResponse.ProtoReflect.Descriptor instead.
 func (*RequestApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RequestApprovalResponse) GetApproval() *Approval {
@@ -1066,7 +1121,7 @@ type ListApprovalsRequest struct {
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1133,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1146,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListApprovalsRequest) GetAgentId() string {
@@ -1135,7 +1190,7 @@ type ListApprovalsResponse struct {
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1202,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1215,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -1186,7 +1241,7 @@ type WatchApprovalsRequest struct {
 
 func (x *WatchApprovalsRequest) Reset() {
 	*x = WatchApprovalsRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1253,7 @@ func (x *WatchApprovalsRequest) String() string {
 func (*WatchApprovalsRequest) ProtoMessage() {}
 
 func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1266,7 @@ func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{13}
 }
 
 // WatchApprovalsResponse is one question as it stands now.
@@ -1225,7 +1280,7 @@ type WatchApprovalsResponse struct {
 
 func (x *WatchApprovalsResponse) Reset() {
 	*x = WatchApprovalsResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1292,7 @@ func (x *WatchApprovalsResponse) String() string {
 func (*WatchApprovalsResponse) ProtoMessage() {}
 
 func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1305,7 @@ func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchApprovalsResponse) GetApproval() *Approval {
@@ -1277,7 +1332,7 @@ type ResolveApprovalRequest struct {
 
 func (x *ResolveApprovalRequest) Reset() {
 	*x = ResolveApprovalRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1344,7 @@ func (x *ResolveApprovalRequest) String() string {
 func (*ResolveApprovalRequest) ProtoMessage() {}
 
 func (x *ResolveApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1357,7 @@ func (x *ResolveApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApprovalRequest.ProtoReflect.Descriptor instead.
 func (*ResolveApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolveApprovalRequest) GetApprovalId() string {
@@ -1344,7 +1399,7 @@ type ResolveApprovalResponse struct {
 
 func (x *ResolveApprovalResponse) Reset() {
 	*x = ResolveApprovalResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1411,7 @@ func (x *ResolveApprovalResponse) String() string {
 func (*ResolveApprovalResponse) ProtoMessage() {}
 
 func (x *ResolveApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1424,7 @@ func (x *ResolveApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApprovalResponse.ProtoReflect.Descriptor instead.
 func (*ResolveApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResolveApprovalResponse) GetApproval() *Approval {
@@ -1393,7 +1448,10 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\tsafe_bins\x18\x05 \x03(\tR\bsafeBins\"M\n" +
 	"\tExecEntry\x12\"\n" +
 	"\apattern\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\apattern\x12\x1c\n" +
-	"\x04args\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x04args\"\x16\n" +
+	"\x04args\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x04args\"q\n" +
+	"\aExecUse\x12B\n" +
+	"\aentries\x18\x01 \x03(\v2\x1e.theclaw.registry.v1.ExecEntryB\b\xbaH\x05\x92\x01\x02\x10@R\aentries\x12\"\n" +
+	"\acommand\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\acommand\"\x16\n" +
 	"\x14GetExecPolicyRequest\"E\n" +
 	"\x15GetExecPolicyResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\x12\x18\n" +
@@ -1515,67 +1573,69 @@ func file_theclaw_registry_v1_approval_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_approval_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_theclaw_registry_v1_approval_proto_goTypes = []any{
 	(ApprovalKind)(0),               // 0: theclaw.registry.v1.ApprovalKind
 	(ApprovalDecision)(0),           // 1: theclaw.registry.v1.ApprovalDecision
 	(ApprovalState)(0),              // 2: theclaw.registry.v1.ApprovalState
 	(*ExecPolicy)(nil),              // 3: theclaw.registry.v1.ExecPolicy
 	(*ExecEntry)(nil),               // 4: theclaw.registry.v1.ExecEntry
-	(*GetExecPolicyRequest)(nil),    // 5: theclaw.registry.v1.GetExecPolicyRequest
-	(*GetExecPolicyResponse)(nil),   // 6: theclaw.registry.v1.GetExecPolicyResponse
-	(*SetExecPolicyRequest)(nil),    // 7: theclaw.registry.v1.SetExecPolicyRequest
-	(*SetExecPolicyResponse)(nil),   // 8: theclaw.registry.v1.SetExecPolicyResponse
-	(*Approval)(nil),                // 9: theclaw.registry.v1.Approval
-	(*RequestApprovalRequest)(nil),  // 10: theclaw.registry.v1.RequestApprovalRequest
-	(*NewAgent)(nil),                // 11: theclaw.registry.v1.NewAgent
-	(*RequestApprovalResponse)(nil), // 12: theclaw.registry.v1.RequestApprovalResponse
-	(*ListApprovalsRequest)(nil),    // 13: theclaw.registry.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 14: theclaw.registry.v1.ListApprovalsResponse
-	(*WatchApprovalsRequest)(nil),   // 15: theclaw.registry.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 16: theclaw.registry.v1.WatchApprovalsResponse
-	(*ResolveApprovalRequest)(nil),  // 17: theclaw.registry.v1.ResolveApprovalRequest
-	(*ResolveApprovalResponse)(nil), // 18: theclaw.registry.v1.ResolveApprovalResponse
-	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 20: google.protobuf.Duration
-	(AgentKind)(0),                  // 21: theclaw.registry.v1.AgentKind
+	(*ExecUse)(nil),                 // 5: theclaw.registry.v1.ExecUse
+	(*GetExecPolicyRequest)(nil),    // 6: theclaw.registry.v1.GetExecPolicyRequest
+	(*GetExecPolicyResponse)(nil),   // 7: theclaw.registry.v1.GetExecPolicyResponse
+	(*SetExecPolicyRequest)(nil),    // 8: theclaw.registry.v1.SetExecPolicyRequest
+	(*SetExecPolicyResponse)(nil),   // 9: theclaw.registry.v1.SetExecPolicyResponse
+	(*Approval)(nil),                // 10: theclaw.registry.v1.Approval
+	(*RequestApprovalRequest)(nil),  // 11: theclaw.registry.v1.RequestApprovalRequest
+	(*NewAgent)(nil),                // 12: theclaw.registry.v1.NewAgent
+	(*RequestApprovalResponse)(nil), // 13: theclaw.registry.v1.RequestApprovalResponse
+	(*ListApprovalsRequest)(nil),    // 14: theclaw.registry.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 15: theclaw.registry.v1.ListApprovalsResponse
+	(*WatchApprovalsRequest)(nil),   // 16: theclaw.registry.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 17: theclaw.registry.v1.WatchApprovalsResponse
+	(*ResolveApprovalRequest)(nil),  // 18: theclaw.registry.v1.ResolveApprovalRequest
+	(*ResolveApprovalResponse)(nil), // 19: theclaw.registry.v1.ResolveApprovalResponse
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
+	(AgentKind)(0),                  // 22: theclaw.registry.v1.AgentKind
 }
 var file_theclaw_registry_v1_approval_proto_depIdxs = []int32{
 	4,  // 0: theclaw.registry.v1.ExecPolicy.allowlist:type_name -> theclaw.registry.v1.ExecEntry
-	2,  // 1: theclaw.registry.v1.Approval.state:type_name -> theclaw.registry.v1.ApprovalState
-	19, // 2: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
-	19, // 3: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 4: theclaw.registry.v1.Approval.kind:type_name -> theclaw.registry.v1.ApprovalKind
-	4,  // 5: theclaw.registry.v1.Approval.patterns:type_name -> theclaw.registry.v1.ExecEntry
-	1,  // 6: theclaw.registry.v1.Approval.decision:type_name -> theclaw.registry.v1.ApprovalDecision
-	20, // 7: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
-	11, // 8: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
-	0,  // 9: theclaw.registry.v1.RequestApprovalRequest.kind:type_name -> theclaw.registry.v1.ApprovalKind
-	4,  // 10: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
-	21, // 11: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
-	9,  // 12: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	2,  // 13: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
-	9,  // 14: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
-	9,  // 15: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
-	1,  // 16: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
-	9,  // 17: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	10, // 18: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
-	13, // 19: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
-	15, // 20: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
-	17, // 21: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
-	5,  // 22: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
-	7,  // 23: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
-	12, // 24: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
-	14, // 25: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
-	16, // 26: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
-	18, // 27: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
-	6,  // 28: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
-	8,  // 29: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	4,  // 1: theclaw.registry.v1.ExecUse.entries:type_name -> theclaw.registry.v1.ExecEntry
+	2,  // 2: theclaw.registry.v1.Approval.state:type_name -> theclaw.registry.v1.ApprovalState
+	20, // 3: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
+	20, // 4: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 5: theclaw.registry.v1.Approval.kind:type_name -> theclaw.registry.v1.ApprovalKind
+	4,  // 6: theclaw.registry.v1.Approval.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	1,  // 7: theclaw.registry.v1.Approval.decision:type_name -> theclaw.registry.v1.ApprovalDecision
+	21, // 8: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
+	12, // 9: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
+	0,  // 10: theclaw.registry.v1.RequestApprovalRequest.kind:type_name -> theclaw.registry.v1.ApprovalKind
+	4,  // 11: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	22, // 12: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
+	10, // 13: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	2,  // 14: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
+	10, // 15: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
+	10, // 16: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
+	1,  // 17: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
+	10, // 18: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	11, // 19: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
+	14, // 20: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
+	16, // 21: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
+	18, // 22: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
+	6,  // 23: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
+	8,  // 24: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
+	13, // 25: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
+	15, // 26: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
+	17, // 27: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
+	19, // 28: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
+	7,  // 29: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
+	9,  // 30: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_approval_proto_init() }
@@ -1590,7 +1650,7 @@ func file_theclaw_registry_v1_approval_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_approval_proto_rawDesc), len(file_theclaw_registry_v1_approval_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

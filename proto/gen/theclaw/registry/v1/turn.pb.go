@@ -692,7 +692,9 @@ type Step struct {
 	Asks bool `protobuf:"varint,14,opt,name=asks,proto3" json:"asks,omitempty"`
 	// not_begun is set by the registry in BeginTurn: the tool waits for a person, and has not
 	// begun.
-	NotBegun      bool `protobuf:"varint,15,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
+	NotBegun bool `protobuf:"varint,15,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
+	// exec_use is what let the command of a tool run; it is not part of the journal.
+	ExecUse       *ExecUse `protobuf:"bytes,16,opt,name=exec_use,json=execUse,proto3" json:"exec_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,6 +832,13 @@ func (x *Step) GetNotBegun() bool {
 		return x.NotBegun
 	}
 	return false
+}
+
+func (x *Step) GetExecUse() *ExecUse {
+	if x != nil {
+		return x.ExecUse
+	}
+	return nil
 }
 
 // LogLine goes to the agent's logs/agent.log.
@@ -4636,7 +4645,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fcached_input\x18\x03 \x01(\x03R\vcachedInput\x12\x1c\n" +
 	"\treasoning\x18\x04 \x01(\x03R\treasoning\x12\x1f\n" +
 	"\vcache_write\x18\x05 \x01(\x03R\n" +
-	"cacheWrite\"\xec\x04\n" +
+	"cacheWrite\"\xa5\x05\n" +
 	"\x04Step\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x05R\x03seq\x12=\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.theclaw.registry.v1.StepKindB\n" +
@@ -4656,7 +4665,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vrecorded_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"recordedAt\x12\x12\n" +
 	"\x04asks\x18\x0e \x01(\bR\x04asks\x12\x1b\n" +
-	"\tnot_begun\x18\x0f \x01(\bR\bnotBegun\"T\n" +
+	"\tnot_begun\x18\x0f \x01(\bR\bnotBegun\x127\n" +
+	"\bexec_use\x18\x10 \x01(\v2\x1c.theclaw.registry.v1.ExecUseR\aexecUse\"T\n" +
 	"\aLogLine\x125\n" +
 	"\x05level\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1aR\x05DEBUGR\x04INFOR\x04WARNR\x05ERRORR\x05level\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x8e\x02\n" +
@@ -5144,8 +5154,9 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*WithdrawTurnResponse)(nil),     // 52: theclaw.registry.v1.WithdrawTurnResponse
 	(*durationpb.Duration)(nil),      // 53: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
-	(*Event)(nil),                    // 55: theclaw.registry.v1.Event
-	(*ExecPolicy)(nil),               // 56: theclaw.registry.v1.ExecPolicy
+	(*ExecUse)(nil),                  // 55: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 56: theclaw.registry.v1.Event
+	(*ExecPolicy)(nil),               // 57: theclaw.registry.v1.ExecPolicy
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
@@ -5154,110 +5165,111 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
 	53, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
 	54, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	53, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	53, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	55, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	13, // 10: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	4,  // 11: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	11, // 12: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 13: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	26, // 14: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	53, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	53, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	20, // 17: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	19, // 18: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	18, // 19: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	18, // 20: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	56, // 21: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	53, // 22: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	7,  // 23: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	6,  // 24: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	53, // 25: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	55, // 26: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	10, // 27: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	55, // 28: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	24, // 29: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	17, // 30: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	53, // 31: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	21, // 32: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	23, // 33: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	32, // 34: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	53, // 35: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	54, // 36: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	53, // 37: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	10, // 38: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	26, // 39: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	11, // 40: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 41: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	29, // 42: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	10, // 43: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	0,  // 44: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	10, // 45: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	11, // 46: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	26, // 47: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	0,  // 48: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 49: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	54, // 50: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	54, // 51: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	54, // 52: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 53: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 54: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	54, // 55: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	54, // 56: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	54, // 57: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	54, // 58: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	9,  // 59: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	10, // 60: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	34, // 61: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	27, // 62: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	53, // 63: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	35, // 64: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 65: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	35, // 66: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	54, // 67: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 68: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	45, // 69: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	7,  // 70: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	9,  // 71: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	53, // 72: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	22, // 73: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	11, // 74: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	21, // 75: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	22, // 76: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	21, // 77: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	22, // 78: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	23, // 79: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 80: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	12, // 81: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	16, // 82: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	28, // 83: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	31, // 84: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	36, // 85: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	38, // 86: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	44, // 87: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	40, // 88: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	51, // 89: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	42, // 90: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	47, // 91: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	49, // 92: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	15, // 93: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	25, // 94: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	30, // 95: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	33, // 96: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	37, // 97: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	39, // 98: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	46, // 99: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	41, // 100: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	52, // 101: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	43, // 102: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	48, // 103: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	50, // 104: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	93, // [93:105] is the sub-list for method output_type
-	81, // [81:93] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	55, // 6: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	11, // 7: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	53, // 8: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	53, // 9: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	56, // 10: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	13, // 11: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	4,  // 12: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	11, // 13: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 14: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	26, // 15: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	53, // 16: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	53, // 17: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	20, // 18: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	19, // 19: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	18, // 20: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	18, // 21: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	57, // 22: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	53, // 23: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	7,  // 24: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	6,  // 25: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	53, // 26: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	56, // 27: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	10, // 28: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	56, // 29: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	24, // 30: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	17, // 31: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	53, // 32: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	21, // 33: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	23, // 34: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	32, // 35: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	53, // 36: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	54, // 37: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	53, // 38: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	10, // 39: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	26, // 40: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	11, // 41: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 42: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	29, // 43: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	10, // 44: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	0,  // 45: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	10, // 46: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	11, // 47: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	26, // 48: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	0,  // 49: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	8,  // 50: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	54, // 51: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	54, // 52: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	54, // 53: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	5,  // 54: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 55: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	54, // 56: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	54, // 57: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	54, // 58: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	54, // 59: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	9,  // 60: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	10, // 61: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	34, // 62: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	27, // 63: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	53, // 64: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	35, // 65: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 66: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	35, // 67: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	54, // 68: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 69: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	45, // 70: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	7,  // 71: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	9,  // 72: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	53, // 73: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	22, // 74: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	11, // 75: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	21, // 76: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	22, // 77: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	21, // 78: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	22, // 79: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	23, // 80: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 81: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	12, // 82: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	16, // 83: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	28, // 84: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	31, // 85: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	36, // 86: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	38, // 87: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	44, // 88: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	40, // 89: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	51, // 90: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	42, // 91: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	47, // 92: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	49, // 93: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	15, // 94: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	25, // 95: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	30, // 96: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	33, // 97: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	37, // 98: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	39, // 99: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	46, // 100: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	41, // 101: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	52, // 102: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	43, // 103: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	48, // 104: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	50, // 105: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	94, // [94:106] is the sub-list for method output_type
+	82, // [82:94] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }

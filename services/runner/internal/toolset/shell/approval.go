@@ -29,9 +29,10 @@ import (
 const (
 	// poll is how long one call waits for the answer.
 	poll = 20 * time.Second
-	// maxWhy bounds the reason of a question, in bytes, and maxPatterns the entries that the
-	// answer always adds.
+	// maxWhy and maxSummary bound the reason and the summary of a question, in bytes, and
+	// maxPatterns the entries that the answer always adds.
 	maxWhy      = 400
+	maxSummary  = 1000
 	maxPatterns = 32
 )
 
@@ -62,7 +63,7 @@ func ask(ctx context.Context, a Approvals, c toolset.Call, args arguments, comma
 	req := &registrypb.RequestApprovalRequest{
 		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: command.Shell, Cwd: command.Workdir,
 		Reason: reason + "; " + why, Digest: digest(c, command), Wait: durationpb.New(poll),
-		Kind: kind, Tool: toolpolicy.Canonical(c.Name), Summary: boundary.Name(args.Command), Fallback: v.Fallback,
+		Kind: kind, Tool: toolpolicy.Canonical(c.Name), Summary: summary(args.Command), Fallback: v.Fallback,
 	}
 	if len(v.Always) <= maxPatterns { // else it cannot be allowed in advance
 		for _, e := range v.Always {

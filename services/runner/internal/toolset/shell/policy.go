@@ -2,7 +2,9 @@ package shell
 
 import (
 	"path/filepath"
+	"slices"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -71,4 +73,28 @@ func (t *Tool) verdict(c toolset.Call) (execpolicy.Verdict, bool) {
 		return execpolicy.Verdict{}, false
 	}
 	return decide(c, a, command), true
+}
+
+// summary is a command in one line for people.
+func summary(command string) string {
+	text, _ := boundary.Text(boundary.Name(command), maxSummary)
+	return text
+}
+
+// maxUsed bounds the entries whose use is reported.
+const maxUsed = 64
+
+// used are the entries that have let a command run; nil: none.
+func used(c *registrypb.TurnConfig, a arguments, v execpolicy.Verdict) *registrypb.ExecUse {
+	if v.Action != execpolicy.Run || len(v.Used) == 0 {
+		return nil
+	}
+	slices.Sort(v.Used)
+	out := &registrypb.ExecUse{Command: summary(a.Command)}
+	for _, i := range slices.Compact(v.Used) {
+		if len(out.Entries) < maxUsed {
+			out.Entries = append(out.Entries, c.GetExec().GetAllowlist()[i])
+		}
+	}
+	return out
 }

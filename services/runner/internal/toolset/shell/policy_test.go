@@ -57,6 +57,23 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// What let a command run goes with its result, each entry once, for the last use of it.
+func TestUsed(t *testing.T) {
+	place := at(t)
+	place.Config.Exec = &registrypb.ExecPolicy{Security: "allowlist", Ask: "off", SafeBins: []string{"wc"}, Allowlist: []*registrypb.ExecEntry{{Pattern: "/usr/bin/env"}, {Pattern: "/usr/bin/mkdir"}}}
+	tool := &shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return &box{}, nil }}
+	for command, want := range map[string]int{"mkdir a; mkdir b | wc": 1, "wc": 0} {
+		args, err := json.Marshal(map[string]string{"command": command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		use := tool.Run(t.Context(), toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: args, Place: place}).ExecUse
+		if len(use.GetEntries()) != want || want > 0 && (use.GetEntries()[0].GetPattern() != "/usr/bin/mkdir" || use.GetCommand() != command) {
+			t.Errorf("%s: %v", command, use)
+		}
+	}
+}
+
 // A call that asked when its intent was journaled asks although the settings would let it run now.
 func TestAsksStays(t *testing.T) {
 	place := at(t)

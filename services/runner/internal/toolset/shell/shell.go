@@ -27,6 +27,7 @@ import (
 	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -89,6 +90,7 @@ func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 			return toolset.Failed(err.Error())
 		}
 	}
+	use := used(config, a, v)
 	if config.GetCreatesAgents() {
 		socket, err := broker.Listen(ctx, command.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
 			return create(ctx, t.Approvals, c, command.Workdir, r)
@@ -101,20 +103,21 @@ func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		}
 	}
 	if t.Workdirs == nil || !config.GetWorkdirSync() {
-		return run(ctx, box, command, c.Progress)
+		return run(ctx, box, command, c.Progress, use)
 	}
 	if err := t.Workdirs.Restore(ctx, c.Place); err != nil {
 		return toolset.Failed("nothing was run: " + err.Error())
 	}
-	result := run(ctx, box, command, c.Progress)
+	result := run(ctx, box, command, c.Progress, use)
 	if err := t.Workdirs.Save(ctx, c.Place); err != nil && !result.IsError {
 		result.JSON = toolset.Note(result.JSON, err.Error())
 	}
 	return result
 }
 
-// run runs a command. When ctx ends, the whole tree of processes is killed first.
-func run(ctx context.Context, box Sandbox, command sandbox.Command, progress func(string)) toolset.Result {
+// run runs a command that use has let run. When ctx ends, the whole tree of processes is killed
+// first.
+func run(ctx context.Context, box Sandbox, command sandbox.Command, progress func(string), use *registrypb.ExecUse) toolset.Result {
 	if err := makeWorkdir(command.Workdir); err != nil {
 		return toolset.Failed("the working directory cannot be made: " + err.Error())
 	}
@@ -141,5 +144,5 @@ func run(ctx context.Context, box Sandbox, command sandbox.Command, progress fun
 	case r.Canceled:
 		out.Stderr += "\n[killed: the turn was ended]"
 	}
-	return toolset.Result{JSON: out.JSON()}
+	return toolset.Result{JSON: out.JSON(), ExecUse: use}
 }
