@@ -239,6 +239,16 @@ func (d *Document) Touch(agent string, used []Entry, command string, now time.Ti
 	return changed
 }
 
+// ForgetCommands empties the last commands of an agent's list; false when there is none.
+func (d *Document) ForgetCommands(agent string) (changed bool) {
+	list := d.Agents[agent].Allowlist
+	for i := range list {
+		changed = changed || list[i].LastUsedCommand != ""
+		list[i].LastUsedCommand = ""
+	}
+	return changed
+}
+
 // clip bounds what is kept of a command.
 func clip(s string) string {
 	const most = 200

@@ -126,6 +126,9 @@ func testExecPolicy(t *testing.T, o backendtest.Options) {
 	e := backendtest.Must(t, b, err).GetEvents()[0]
 	begun, err := w.Turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
 	got := backendtest.Must(t, begun, err).GetConfig().GetExec()
+	if !begun.GetConfig().GetAskApproval() {
+		t.Error("a runner that does not know the policy asks for nothing")
+	}
 	if got.GetSecurity() != "allowlist" || got.GetAsk() != "always" || got.GetAskFallback() != "deny" || len(got.GetAllowlist()) != 1 || len(got.GetSafeBins()) == 0 {
 		t.Errorf("bound: %v", got)
 	}

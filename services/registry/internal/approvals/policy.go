@@ -143,12 +143,20 @@ func (s *Service) policy(ctx context.Context) (store.ExecPolicy, execpolicy.Docu
 	return p, d, err
 }
 
-// Bound makes the policy of an agent's settings at least as strict as that of the installation,
-// and adds the agent's allow list. nil stays nil.
-func (s *Service) Bound(ctx context.Context, agent string, p *registryv1.ExecPolicy) error {
+// Bound makes the policy for commands in an agent's settings at least as strict as that of the
+// installation, and adds the agent's allow list. Settings without one are left as they are: no
+// command leaves the sandbox.
+func (s *Service) Bound(ctx context.Context, agent string, c *registryv1.TurnConfig) error {
+	p := c.GetExec()
 	if p == nil {
 		return nil
 	}
+	err := s.bound(ctx, agent, p)
+	c.AskApproval = p.GetSecurity() != string(execpolicy.Full) || p.GetAsk() == string(execpolicy.AskAlways)
+	return err
+}
+
+func (s *Service) bound(ctx context.Context, agent string, p *registryv1.ExecPolicy) error {
 	stored, d, err := s.policy(ctx)
 	if err != nil || stored.Version == 0 {
 		return err
@@ -172,7 +180,7 @@ func (s *Service) denies(ctx context.Context, a store.Approval) (bool, error) {
 		return false, err
 	}
 	p := &registryv1.ExecPolicy{Security: set.Config.Tools.Exec.Security}
-	if err := s.Bound(ctx, a.Agent, p); err != nil {
+	if err := s.bound(ctx, a.Agent, p); err != nil {
 		return false, err
 	}
 	return p.GetSecurity() == string(execpolicy.Deny), nil

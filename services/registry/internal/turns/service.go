@@ -79,9 +79,9 @@ type Wakes interface {
 
 // Approvals decides what of a turn asks a person.
 type Approvals interface {
-	// Bound makes the policy for commands of an agent's settings at least as strict as that of
-	// the installation; nil stays nil.
-	Bound(ctx context.Context, agent string, p *registryv1.ExecPolicy) error
+	// Bound makes the policy for commands in an agent's settings at least as strict as that of
+	// the installation.
+	Bound(ctx context.Context, agent string, c *registryv1.TurnConfig) error
 	// NotBegun marks the steps of a turn that wait for a person.
 	NotBegun(ctx context.Context, agent, turn string, steps []*registryv1.Step) error
 	// Used records that entries of an allow list let a command run; nil: none did.

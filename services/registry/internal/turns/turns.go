@@ -138,7 +138,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
 		}
-		if err := s.Approvals.Bound(ctx, a.ID, out.GetConfig().GetExec()); err != nil {
+		if err := s.Approvals.Bound(ctx, a.ID, out.GetConfig()); err != nil {
 			return nil, err
 		}
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
