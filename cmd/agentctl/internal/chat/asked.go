@@ -67,16 +67,18 @@ func decision(text string) (d registry.ApprovalDecision, ok bool) {
 	return d, false
 }
 
-// commanded is the answer that /approve and /deny give; the words after /approve may be always.
-func commanded(name, rest string) registry.ApprovalDecision {
-	d, ok := decision(rest)
-	switch {
-	case name == "deny":
-		return registry.ApprovalDecision_APPROVAL_DECISION_DENY
-	case ok && d == registry.ApprovalDecision_APPROVAL_DECISION_ALWAYS:
-		return d
+// howToAnswer is shown after /approve or /deny with a word that says something else.
+const howToAnswer = "answer with /approve, /approve always or /deny"
+
+// commanded is the answer that /approve and /deny give; ok is false when the words after it say
+// something else.
+func commanded(name, rest string) (d registry.ApprovalDecision, ok bool) {
+	if rest = strings.TrimSpace(rest); rest == "" {
+		rest = map[string]string{"approve": "once", "deny": "no"}[name]
 	}
-	return registry.ApprovalDecision_APPROVAL_DECISION_ONCE
+	d, ok = decision(rest)
+	denies := d == registry.ApprovalDecision_APPROVAL_DECISION_DENY
+	return d, ok && denies == (name == "deny")
 }
 
 // answer answers the command that waits longest.

@@ -206,7 +206,12 @@ func (m *console) command(name, rest string) tea.Cmd {
 	case "stop", "abort":
 		return m.abort()
 	case "approve", "deny":
-		return m.answer(commanded(name, rest))
+		d, ok := commanded(name, rest)
+		if !ok {
+			m.said.Problem(howToAnswer)
+			return nil
+		}
+		return m.answer(d)
 	case "new", "reset":
 		if m.busy() {
 			m.said.Problem(aRun)
@@ -260,7 +265,9 @@ func (p *plain) command(name, rest string) bool {
 		}
 		p.show(p.from.Abort(p.ctx, p.id)())
 	case "approve", "deny":
-		if !p.answer(commanded(name, rest)) {
+		if d, ok := commanded(name, rest); !ok {
+			p.note(howToAnswer)
+		} else if !p.answer(d) {
 			p.note(noQuestion)
 		}
 	case "new", "reset":
