@@ -313,9 +313,9 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) (*store.ExecPolicy, error) {
 		switch {
 		case over && a.State == pending:
-			a.State, a.Decision = expired, decisionDeny
+			closeOf(a)
 			return nil, nil
-		case over && a.State == expired:
+		case a.State == expired && a.By == endOfTurn:
 			return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "agent '"+a.Agent+"' no longer waits for an answer: the turn that asked has ended",
 				"nothing was run; the agent asks again if it still needs approval")
 		case a.State != pending:
@@ -339,6 +339,32 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		return nil, err
 	}
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
+}
+
+// endOfTurn is who has answered a question whose turn has ended without an answer.
+const endOfTurn = "the end of the turn"
+
+func closeOf(a *store.Approval) {
+	a.State, a.Decision, a.By, a.Expires = expired, decisionDeny, endOfTurn, time.Now()
+}
+
+// Cancel closes the questions of a turn that has ended without a reply. One that it misses is
+// closed by its answer or its time.
+func (s *Service) Cancel(ctx context.Context, agent, turn string) {
+	list, err := s.Approvals.Approvals(ctx, "", agent, pending, maxPending)
+	for _, a := range list {
+		if err == nil && strings.HasPrefix(a.Key, turn+":") {
+			_, err = s.change(ctx, a.ID, func(a *store.Approval) (*store.ExecPolicy, error) {
+				if a.State == pending {
+					closeOf(a)
+				}
+				return nil, nil
+			})
+		}
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "the questions of a turn that has ended are not closed", "agent_id", agent, "error", fault.Chain(err))
+	}
 }
 
 // over reports whether the turn that asked has its fate, or is gone. The key of a question

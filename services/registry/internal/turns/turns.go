@@ -224,6 +224,9 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
 	point(label, ".after")
+	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
+		s.Approvals.Cancel(ctx, a.ID, key)
+	}
 	if !done.Already {
 		s.spend(ctx, set, c.Source, req)
 	}
