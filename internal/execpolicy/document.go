@@ -258,7 +258,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// JSON returns the document as it is stored; an error when it has become too large.
+// JSON returns the document as it is stored; an error when [Parse] would refuse that, such as
+// for its size.
 func (d Document) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -267,8 +268,8 @@ func (d Document) JSON() ([]byte, error) {
 	if err := e.Encode(d); err != nil {
 		return nil, err
 	}
-	if b.Len() > MaxDocument {
-		return nil, fmt.Errorf("the policy would be larger than %d bytes", MaxDocument)
+	if _, err := Parse(b.Bytes()); err != nil {
+		return nil, err
 	}
 	return b.Bytes(), nil
 }

@@ -249,6 +249,23 @@ func TestDocument(t *testing.T) {
 		t.Errorf("ids %v", ids)
 	}
 	now := time.UnixMilli(1_800_000_000_000)
+	full := execpolicy.NewDocument()
+	for n := range execpolicy.MaxEntries {
+		full.Add("a", []execpolicy.Entry{{Pattern: fmt.Sprint("/", n)}})
+	}
+	if _, err := full.JSON(); err != nil {
+		t.Error(err)
+	}
+	for _, e := range []execpolicy.Entry{{Pattern: "/more"}, {Pattern: "/a\x00"}, {Pattern: " "}} {
+		wrong := execpolicy.NewDocument()
+		if e.Pattern == "/more" {
+			wrong = full
+		}
+		wrong.Add("a", []execpolicy.Entry{e})
+		if _, err := wrong.JSON(); err == nil {
+			t.Errorf("%q is stored, and could not be read", e.Pattern)
+		}
+	}
 	used := []execpolicy.Entry{{Pattern: "/b"}, {Pattern: "/none"}}
 	if !d.Touch("main", used, strings.Repeat("é", 200), now) || d.Touch("main", used, "y", now.Add(time.Minute)) || !d.Touch("main", used, "y", now.Add(2*time.Hour)) {
 		t.Error("the last use is recorded once an hour")

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
@@ -67,7 +68,7 @@ func decisionOf(ctx context.Context, req *registryv1.ResolveApprovalRequest) (de
 		}
 	}
 	id, _ := rpc.IdentityFrom(ctx)
-	return decision, cmp.Or(req.GetBy(), id.Role(), "owner")
+	return decision, boundary.Name(cmp.Or(req.GetBy(), id.Role(), "owner"))
 }
 
 // answered says who answered a question, and when.
@@ -125,7 +126,7 @@ func (s *Service) withPatterns(ctx context.Context, a store.Approval) (*store.Ex
 	d.Add(a.Agent, readPatterns(a.Patterns))
 	body, err := d.JSON()
 	if err != nil {
-		return nil, fault.New(codes.ResourceExhausted, fault.Overloaded, err.Error(), "remove entries with 'agentctl approvals policy import'")
+		return nil, fault.New(codes.ResourceExhausted, fault.Overloaded, "the entries cannot be added: "+err.Error(), "approve it once, or remove entries with 'agentctl approvals policy set'")
 	}
 	return &store.ExecPolicy{Version: p.Version + 1, Body: body}, nil
 }

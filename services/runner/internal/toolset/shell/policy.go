@@ -92,7 +92,7 @@ func used(c *registrypb.TurnConfig, a arguments, v execpolicy.Verdict) *registry
 	slices.Sort(v.Used)
 	out := &registrypb.ExecUse{Command: summary(a.Command)}
 	for _, i := range slices.Compact(v.Used) {
-		if len(out.Entries) < maxUsed {
+		if len(out.GetEntries()) < maxUsed {
 			out.Entries = append(out.Entries, c.GetExec().GetAllowlist()[i])
 		}
 	}
