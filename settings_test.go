@@ -231,7 +231,7 @@ func agentExample(t *testing.T, of []config.Setting) string {
 	for _, s := range of {
 		f := config.Lookup(s.Key)
 		if s.Example == "" || f == nil && s.Key != "outbound" && s.Key != "channels."+config.ChannelName || s.Key == "agent_id" ||
-			s.Key == "tools.allow" { // refused together with tools.also_allow
+			s.Key == "tools.allow" || s.Key == "approvals" { // refused together with tools.also_allow, tools.exec.ask
 			continue
 		}
 		value := s.Example

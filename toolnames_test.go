@@ -33,6 +33,7 @@ var namesCompared = []allowance{
 	{"internal/source/source.go", "a.ConvType == Process", "the registry's events about processes have the name of the tool in their source"},
 	{"internal/invariant/database/read.go", `table == "process"`, "the table has the name of the tool"},
 	{"services/runner/internal/prompt/system.go", `toolpolicy.Canonical(t.Name) == "exec"`, "the text names the tool as the presentation does"},
+	{"internal/execpolicy/safe.go", `"grep": {"rRfdD", []string{"recursive", "dereference-recursive", "file", "exclude-from", "directories", "devices"}}`, "the program of the system has the name of a tool"},
 	{"services/registry/internal/wire/turn.go", "store.ClassRead: registryv1.ToolClass_TOOL_CLASS_READ", "the class has the name of a tool"},
 	{"cmd/agentctl/internal/chat/run.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
 	{"cmd/agentctl/internal/chat/plain.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},

@@ -46,6 +46,7 @@ var notRun = map[string]string{
 	"agentctl events alice threads/peers/cli-cli --follow":    "ends with Ctrl-C: TestFollow",
 	"agentctl approvals watch --json | jq -r 'select(.state == \"pending\") | .command'":          "ends with Ctrl-C: TestScripts/identity",
 	"agentctl approvals approve 019aa2c1f3e5b7d21":                                                "needs a command that waits for approval: TestScripts/identity",
+	"agentctl approvals policy import exec-approvals.json":                                        "needs a home without a policy: TestApprovalPolicy",
 	"agentctl approvals deny 019aa2c1f3e5b7d21":                                                   "the same",
 	`agentctl completion zsh > "${fpath[1]}/_agentctl"`:                                           "a line of zsh; the script is printed by TestCompletionScripts",
 	"agentctl completion fish | source":                                                           "a line of fish; the script is printed by TestCompletionScripts",
@@ -63,6 +64,7 @@ var notRun = map[string]string{
 var before = map[string]string{
 	"agentctl agent rm alice --yes":                                          "agentctl stop alice",
 	"agentctl rm alice --force --yes --timeout 2m":                           "agentctl init alice",
+	"agentctl approvals policy import policy.json --replace":                 "agentctl approvals policy show --json >policy.json",
 	"agentctl audit verify --head 5f0c...":                                   "",
 	"agentctl bindings remove 2":                                             "agentctl bindings add alice --channel discord --guild 81; agentctl bindings add alice --channel discord --guild 82",
 	"agentctl cancel alice 17":                                               "agentctl stop alice; messages 17",

@@ -33,7 +33,7 @@ func leaves(c *cobra.Command) []*cobra.Command {
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
 	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "u:1:f"}, "run stream": {"a1", "u:1:f"}, "run wait": {"a1", "u:1:f"}, "top": {},
-	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
+	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "approvals policy show": {"a1"}, "approvals policy import": {"/dev/null"}, "approvals policy set": {"--ask=always", "a1"}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
 	"bindings add": {"--channel=telegram", "a1"}, "bindings list": {}, "bindings remove": {"1"}, "bindings test": {"--channel=telegram"},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config explain": {"run.timeout"}, "config get": {"a1", "kind"}, "config status": {}, "config import": {"/dev/null"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},

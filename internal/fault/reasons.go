@@ -87,6 +87,8 @@ const (
 	QuotaExceeded = "QUOTA_EXCEEDED"
 	// ApprovalClosed: the question was answered, used, or is too old.
 	ApprovalClosed = "APPROVAL_CLOSED"
+	// VersionConflict: the policy for commands was changed since it was read.
+	VersionConflict = "VERSION_CONFLICT"
 	// AuditBroken: the audit log is not what was written.
 	AuditBroken = "AUDIT_BROKEN"
 	// PermissionDenied: the caller may not do this.

@@ -15,14 +15,29 @@ import (
 // ErrMoved says that somebody else has changed what was to be changed.
 var ErrMoved = errors.New("changed by another meanwhile")
 
-// Approval is a question whether a command may run, and its answer. Only State and
-// Token change after it was asked.
+// Approval is a question whether something may happen, such as a command, and its answer. Only
+// State, Token, Expires, Decision and By change after it was asked.
 type Approval struct {
 	ID, Agent, Thread, Key       string // ids rise with time
 	Command, Cwd, Reason, Digest string
 	State                        string // pending, approved, denied, expired, used
 	Token                        uint64 // of the lease under which it was used
 	Requested, Expires           time.Time
+
+	Kind     string // exec, elevated, network, tool, agent or plan; empty: exec, of an earlier version
+	Tool     string
+	Summary  string // one line
+	Patterns string // JSON of what the decision always adds to the policy; empty: nothing
+	External bool   // text from outside takes part in the conversation
+	Decision string // once, always or deny; empty: there is no answer
+	By       string // who answered
+}
+
+// ExecPolicy is the policy of the installation for commands that leave the sandbox, as JSON.
+// Version rises by one with each change; 0 is that there is none.
+type ExecPolicy struct {
+	Version int64
+	Body    []byte // at most 1 MiB
 }
 
 // ApprovalsKept is how long questions are remembered after their time.
@@ -31,8 +46,14 @@ const ApprovalsKept = 7 * 24 * time.Hour
 // Approvals keeps questions. What is put is on disk when the call returns.
 type Approvals interface {
 	// PutApproval adds a question (was is empty) or changes one that is in state was;
-	// ErrMoved when it is not, or when its agent and key have one already.
-	PutApproval(ctx context.Context, a Approval, was string) error
+	// ErrMoved when it is not, or when its agent and key have one already. A policy that is
+	// not nil is put with it: both change, or neither.
+	PutApproval(ctx context.Context, a Approval, was string, policy *ExecPolicy) error
+	// ExecPolicy returns the policy for commands.
+	ExecPolicy(ctx context.Context) (ExecPolicy, error)
+	// PutExecPolicy replaces the policy of the version before p.Version; ErrMoved when it
+	// has another.
+	PutExecPolicy(ctx context.Context, p ExecPolicy) error
 	// Approval answers the question with this id, or of this agent and key when the id
 	// is empty; false when there is none.
 	Approval(ctx context.Context, id, agent, key string) (Approval, bool, error)

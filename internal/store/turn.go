@@ -186,6 +186,7 @@ type Step struct {
 	Usage         Usage
 	Duration      time.Duration
 	RecordedAt    time.Time
+	Asks          bool // a person is asked before the tool begins
 }
 
 // Record journals progress of a turn.

@@ -130,6 +130,9 @@ func testNobodyWaitsForAnAnswer(t *testing.T, o backendtest.Options) {
 		AgentId: "a1", InboxId: id, Key: p.GetKey(), ThreadId: p.GetThreadId(), Fate: registryv1.Fate_FATE_ABORTED, Error: "by the owner",
 	})
 	backendtest.Must(t, fin, err)
+	if list, err := w.Approvals.ListApprovals(t.Context(), &registryv1.ListApprovalsRequest{State: pending}); len(backendtest.Must(t, list, err).GetApprovals()) != 0 {
+		t.Errorf("pending after the turn: %v", list)
+	}
 	for _, yes := range []bool{true, false} {
 		if err := w.Resolve(left.GetApprovalId(), yes); !fault.Is(err, fault.ApprovalClosed) {
 			t.Errorf("after the turn: %v", err)

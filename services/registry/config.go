@@ -18,8 +18,8 @@ type Config struct {
 	MaxPending int64         // events an inbox takes beyond its ack; default 10,000
 	MaxPerPeer int64         // the same for one source; default 200
 	MinFree    int64         // bytes free on disk below which pushes are refused; default 64 MiB
-	// ApprovalLife is how long a question waits for an answer, and an answer for its
-	// use; default 5 min.
+	// ApprovalLife is how long a question waits for an answer; default as the settings of
+	// its agent say (tools.approval_timeout).
 	ApprovalLife time.Duration
 	// DeliveryWaits are the waits before the second and each later try of a send;
 	// default store.DeliveryWaits (5 s, 60 s).
@@ -62,7 +62,6 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	def(&c.Sweep, 30*time.Second)
-	def(&c.ApprovalLife, 5*time.Minute)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxPerPeer, 200)
 	num(&c.MinFree, 64<<20)

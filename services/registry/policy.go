@@ -42,7 +42,7 @@ func Policy() serve.Policy {
 	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")
 	add(registryv1.DeliveryService_ServiceDesc, owner, "RetryDelivery", "DropDelivery")
 	add(registryv1.ApprovalService_ServiceDesc, waits(runner), "RequestApproval")
-	add(registryv1.ApprovalService_ServiceDesc, owner, "ListApprovals", "ResolveApproval")
+	add(registryv1.ApprovalService_ServiceDesc, owner, "ListApprovals", "ResolveApproval", "GetExecPolicy", "SetExecPolicy")
 	add(registryv1.ApprovalService_ServiceDesc, ends(owner), "WatchApprovals")
 	add(registryv1.IdentityService_ServiceDesc, owner, "NoteIdentityChange")
 	add(registryv1.RoutingService_ServiceDesc, owner, "ResolveRoute", "ListBindings", "SetBindings")

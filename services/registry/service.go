@@ -179,7 +179,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.agents = agents.New(agents.Deps{
 		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents,
-		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
+		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Questions: p.approvals, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
 		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
 	})
 	s.threads = threads.New(threads.Deps{
@@ -189,14 +189,15 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.leases = leases.New(leases.Deps{
 		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
 	})
+	s.approvals = approvals.New(approvals.Deps{
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
+	})
 	s.turns = turns.New(turns.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota,
-		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
+		Approvals: s.approvals,
+		Memory:    &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 	})
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits, Generation: p.generation})
-	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
-	})
 	router := routing.NewRouter(routing.Deps{Faults: p.Faults, Home: p.agents, Agents: p.agents, Store: p.engine, Revisions: p.revisions})
 	s.routing = routing.New(router)
 	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads})

@@ -78,6 +78,10 @@ var (
 	Title         = Kind{Noun: "title", Most: nameMost, Empty: true, Any: true}
 	Switch        = Kind{Noun: "switch", Most: nameMost, Empty: true, Any: true, Check: oneOf("on", "off"), Fix: "use on or off, or nothing for the setting of the agent"}
 	QueueMode     = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer"), Fix: "use followup, collect or steer, or nothing for the setting of the agent"}
+	Security      = Kind{Noun: "security", Most: nameMost, Any: true, Check: oneOf("deny", "allowlist", "full"), Fix: "use deny, allowlist or full"}
+	AskMode       = Kind{Noun: "ask", Most: nameMost, Any: true, Check: oneOf("off", "on-miss", "always"), Fix: "use off, on-miss or always"}
+	Entry         = Kind{Noun: "entry of an allow list", Most: pathMost, Any: true, Check: checkEntry, Fix: "give the path of a program and the words that must follow, such as /usr/bin/git push"}
+	EntryID       = Kind{Noun: "entry id", Most: nameMost, Fix: "'agentctl approvals policy show ID' lists the entries"}
 	ChannelType   = Kind{Noun: "type of channel", Most: nameMost, Any: true, Check: checkWord, Fix: "use a type such as telegram, discord or slack"}
 	Account       = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkWord, Fix: "use the name of an account"}
 	AnyAccount    = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkAnyAccount, Fix: "use the name of an account, or * for every account of the type"}
@@ -293,6 +297,13 @@ func oneOf(values ...string) func(string) error {
 		}
 		return nil
 	}
+}
+
+func checkEntry(text string) error {
+	if words := strings.Fields(text); len(words) == 0 || !strings.Contains(words[0], "/") {
+		return fmt.Errorf("%.80q does not begin with the path of a program", text)
+	}
+	return nil
 }
 
 func checkWord(text string) error {

@@ -10,7 +10,7 @@ import (
 
 func TestDefaultPassesItsChecks(t *testing.T) {
 	c := Default()
-	c.AgentID, c.Inbox.Path, c.Session.DMScope = "a1", "inbox", "main" // no value is their default
+	c.AgentID, c.Inbox.Path, c.Session.DMScope, c.Approvals = "a1", "inbox", "main", "none" // no value is their default
 	for _, f := range Fields() {
 		if problem := f.Check(&c); problem != "" {
 			t.Errorf("%s: %s", f.Key, problem)

@@ -12,9 +12,11 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
@@ -47,8 +49,8 @@ type Config struct {
 	Quota                          Quota
 	Price                          Price
 	Workdir                        Workdir
-	// Approvals is none (default) or ask: a person is asked before a program runs
-	// outside of the sandbox or with the network.
+	// Approvals is the older form of Tools.Exec: none or ask, and empty (default) where a layer
+	// as late or later sets Tools.Exec.Security or Ask. Where it is set, those have its meaning.
 	Approvals string
 	Tools     Tools
 	// HomeTools are the lists for all agents of the home, which decide besides those of the agent.
@@ -70,11 +72,26 @@ type Tools struct {
 	WebFetch, HTTP        WebTool
 	WebSearch             WebSearch
 	Exec                  Exec
+	// ApprovalTimeout is how long a question for an approval waits; default 5 minutes.
+	ApprovalTimeout time.Duration
 }
 
-// Exec bounds the programs that tools run. Timeout, 600 s, is of a call that names none. A call
+// OlderApprovals returns what approvals: none and approvals: ask mean.
+func OlderApprovals(value string) (security, ask string) {
+	if value == "ask" {
+		return string(execpolicy.Full), string(execpolicy.AskAlways)
+	}
+	return string(execpolicy.Full), string(execpolicy.AskOff)
+}
+
+// Exec bounds the programs that tools run. Security, Ask, AskFallback and SafeBins are the policy for those that
+// run outside of the sandbox or with the network open: values of package execpolicy; full, off, deny and the safe
+// programs of that package. Timeout, 600 s, is of a call that names none. A call
 // that runs longer than Yield goes on in the background; 0, the default: none does.
 type Exec struct {
+	Security, Ask, AskFallback string
+	SafeBins                   []string
+
 	Timeout, Yield time.Duration
 	Background     Background
 }
@@ -281,7 +298,6 @@ func Default() Config {
 		Sandbox:         Sandbox{Mode: "required"},
 		Quota:           Quota{PairPerMinute: 60, TokensPerDay: 5_000_000},
 		OnError:         OnError{NotifyPeer: Auto},
-		Approvals:       "none",
 		Tools: Tools{
 			Profile: toolpolicy.Theclaw, Parallel: 8, ResultChars: 30_000,
 			OutputKeep:   OutputKeep{Age: 7 * 24 * time.Hour, MaxMiB: 256},
@@ -291,7 +307,11 @@ func Default() Config {
 			WebSearch:    WebSearch{Provider: "auto", Key: "env:BRAVE_API_KEY", Results: 5},
 			HTTP:         WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
 			Presentation: toolpolicy.Theclaw,
-			Exec:         Exec{Timeout: 600 * time.Second, Background: Background{Max: 8, MaxAge: 30 * time.Minute, Notify: true}},
+			Exec: Exec{
+				Security: string(execpolicy.Full), Ask: string(execpolicy.AskOff), AskFallback: string(execpolicy.Deny), SafeBins: slices.Clone(execpolicy.DefaultSafeBins),
+				Timeout: 600 * time.Second, Background: Background{Max: 8, MaxAge: 30 * time.Minute, Notify: true},
+			},
+			ApprovalTimeout: 5 * time.Minute,
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

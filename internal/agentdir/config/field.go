@@ -239,7 +239,7 @@ var fields = []Field{
 	{
 		Key: "approvals", Ref: func(c *Config) any { return &c.Approvals },
 		Rule: oneOf("none", "ask"), Effect: EffectMessage, Example: "ask",
-		Meaning: "Whether a person is asked before a command runs outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is `open`).",
+		Meaning: "The older form of tools.exec.security and tools.exec.ask: `none` means full and off, `ask` means full and always. It cannot be with one of them in one place; of two layers the later one decides.",
 	},
 	{
 		Key: "tools.profile", Ref: func(c *Config) any { return &c.Tools.Profile },
@@ -325,6 +325,31 @@ var fields = []Field{
 		Key: "tools.exec.background.notify", Ref: func(c *Config) any { return &c.Tools.Exec.Background.Notify },
 		Effect: EffectMessage, Example: "false",
 		Meaning: "Whether the agent gets a message when a process in the background has ended, unless the model has seen its end.",
+	},
+	{
+		Key: "tools.exec.security", Ref: func(c *Config) any { return &c.Tools.Exec.Security },
+		Rule: oneOf("deny", "allowlist", "full"), Effect: EffectMessage, Example: "allowlist",
+		Meaning: "Which commands may run outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is `open`) without a person: none, those that the allow list of the agent (`agentctl approvals policy`) or tools.exec.safe_bins allows, or all. In the sandbox without the network nothing is refused or asked.",
+	},
+	{
+		Key: "tools.exec.ask", Ref: func(c *Config) any { return &c.Tools.Exec.Ask },
+		Rule: oneOf("off", "on-miss", "always"), Effect: EffectMessage, Example: "on-miss",
+		Meaning: "When a person is asked about such a command: never, when security is `allowlist` and the lists do not allow it, or always. With `deny` there is no question.",
+	},
+	{
+		Key: "tools.exec.ask_fallback", Ref: func(c *Config) any { return &c.Tools.Exec.AskFallback },
+		Rule: oneOf("deny", "allowlist", "full"), Effect: EffectMessage, Example: "allowlist",
+		Meaning: "What decides, in the place of tools.exec.security, when a question got no answer in tools.approval_timeout.",
+	},
+	{
+		Key: "tools.exec.safe_bins", Ref: func(c *Config) any { return &c.Tools.Exec.SafeBins },
+		Rule: programs(), Effect: EffectMessage, Example: "[jq, wc]",
+		Meaning: "Programs that the security `allowlist` lets run without an entry of the allow list, as long as no argument is a path or a file.",
+	},
+	{
+		Key: "tools.approval_timeout", Ref: func(c *Config) any { return &c.Tools.ApprovalTimeout },
+		Rule: lasting(time.Minute, 24*time.Hour), Effect: EffectNow, Example: "30m",
+		Meaning: "How long a question for an approval waits for an answer. After a yes the command may begin within ten more minutes.",
 	},
 	{
 		Key: "tools.web_fetch.max_chars", Ref: func(c *Config) any { return &c.Tools.WebFetch.MaxChars },
@@ -568,6 +593,22 @@ func names() Rule {
 		for _, s := range list {
 			if s == "" || len(s) > 255 || strings.ContainsAny(s, "/\x00") {
 				return fmt.Sprintf("%q is not the name of a file or directory", Clip(s))
+			}
+		}
+		return ""
+	}}
+}
+
+// programs is the rule of a list of programs.
+func programs() Rule {
+	return Rule{Form: "names of programs without /, at most 100", check: func(v any) string {
+		list := *v.(*[]string)
+		if len(list) > 100 {
+			return fmt.Sprintf("%d programs, and 100 are the most", len(list))
+		}
+		for _, s := range list {
+			if !nameRule.MatchString(s) || strings.Contains(s, "/") {
+				return fmt.Sprintf("%q is not the name of a program", Clip(s))
 			}
 		}
 		return ""

@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
@@ -18,12 +19,16 @@ var flavors = map[string][]FlavorDefault{
 		{"tools.profile", toolpolicy.Full},
 		{"tools.presentation", toolpolicy.Openclaw},
 		{"tools.exec.yield", "10s"},
+		{"tools.exec.security", string(execpolicy.Allowlist)},
+		{"tools.exec.ask", string(execpolicy.AskOnMiss)},
 	},
 	"agentclaw": {
 		{"tools.profile", toolpolicy.Agentclaw},
 		{"tools.presentation", toolpolicy.Agentclaw},
 		{"tools.exec.timeout", "30s"},
 		{"routing.groups", "per-conversation"},
+		{"tools.exec.security", string(execpolicy.Allowlist)},
+		{"tools.exec.ask", string(execpolicy.AskOnMiss)},
 	},
 }
 

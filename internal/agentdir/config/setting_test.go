@@ -243,31 +243,33 @@ func TestFromValues(t *testing.T) {
 // begins is in force with the next message. Of the others this says who reads them.
 func TestEffects(t *testing.T) {
 	others := map[string]Effect{
-		"agent_id":             EffectNever,
-		"kind":                 EffectMessage, // OtherAgents and CreatesAgents of a turn that begins
-		"inbox.path":           EffectRestart, // where an engine has opened the inbox it stays
-		"inbox.external":       EffectNow,     // each push, and each message before its turn
-		"flavor":               EffectMessage, // the defaults of the keys below
-		"session.dm_scope":     EffectMessage, // each message that is accepted
-		"session.main_key":     EffectMessage,
-		"session.reset.mode":   EffectMessage, // BeginTurn
-		"session.reset.at":     EffectMessage,
-		"session.reset.idle":   EffectMessage,
-		"user_timezone":        EffectMessage,
-		"routing.default":      EffectMessage, // OpenBatch
-		"routing.groups":       EffectMessage,
-		"queue.mode":           EffectMessage, // OpenBatch
-		"run.concurrency":      EffectIdle,    // the first OpenBatch of a batch
-		"on_error.notify_peer": EffectMessage, // BeginTurn
-		"price.input_cents":    EffectNow,     // FinishTurn
-		"price.output_cents":   EffectNow,
+		"agent_id":               EffectNever,
+		"kind":                   EffectMessage, // OtherAgents and CreatesAgents of a turn that begins
+		"inbox.path":             EffectRestart, // where an engine has opened the inbox it stays
+		"inbox.external":         EffectNow,     // each push, and each message before its turn
+		"flavor":                 EffectMessage, // the defaults of the keys below
+		"session.dm_scope":       EffectMessage, // each message that is accepted
+		"session.main_key":       EffectMessage,
+		"session.reset.mode":     EffectMessage, // BeginTurn
+		"session.reset.at":       EffectMessage,
+		"session.reset.idle":     EffectMessage,
+		"user_timezone":          EffectMessage,
+		"routing.default":        EffectMessage, // OpenBatch
+		"routing.groups":         EffectMessage,
+		"queue.mode":             EffectMessage, // OpenBatch
+		"run.concurrency":        EffectIdle,    // the first OpenBatch of a batch
+		"on_error.notify_peer":   EffectMessage, // BeginTurn
+		"approvals":              EffectMessage, // package layer sets tools.exec from it
+		"tools.approval_timeout": EffectNow,     // RequestApproval
+		"price.input_cents":      EffectNow,     // FinishTurn
+		"price.output_cents":     EffectNow,
 	}
 	for _, f := range Fields() {
 		if f.Example == "" {
 			continue
 		}
 		before := Default()
-		before.Sandbox.Network.Open = f.Key != "sandbox.network" // or approvals ask for nothing
+		before.Sandbox.Network.Open = f.Key != "sandbox.network" // or the policy for commands is not asked
 		after := before
 		if problem := f.Parse(&after, f.Example); problem != "" {
 			t.Errorf("%s: %s", f.Key, problem)

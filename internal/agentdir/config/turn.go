@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/toolpolicy"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -69,7 +70,6 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
 		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network.Open, NetworkHosts: c.Sandbox.Network.Hosts,
 		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool,
-		AskApproval:   c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network.Open),
 		WorkdirShared: c.Workdir.Shared, WorkdirSync: c.Workdir.Sync == "snapshot", WorkdirMaxBytes: int64(c.Workdir.MaxMiB) << 20, WorkdirIgnore: strings.Fields(c.Workdir.Ignore),
 		Compaction: &registryv1.CompactionConfig{
 			Strategy: c.Compaction.Strategy, AtPercent: int32(c.Compaction.AtPercent), AfterTurns: int32(c.Compaction.AfterTurns),
@@ -84,6 +84,11 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 	}
 	out.WebSearch = &registryv1.WebSearch{
 		Provider: c.Tools.WebSearch.Provider, Url: c.Tools.WebSearch.URL, Key: c.Tools.WebSearch.Key, Results: int32(c.Tools.WebSearch.Results),
+	}
+	if c.Sandbox.Mode == "off" || c.Sandbox.Network.Open {
+		e := c.Tools.Exec
+		out.Exec = &registryv1.ExecPolicy{Security: e.Security, Ask: e.Ask, AskFallback: e.AskFallback, SafeBins: e.SafeBins}
+		out.AskApproval = e.Security != string(execpolicy.Full) || e.Ask == string(execpolicy.AskAlways)
 	}
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	out.Presentation = c.Tools.Presentation

@@ -22,6 +22,9 @@ func Marshal(c Config) []byte {
 		if text, ok := f.Ref(&c).(*string); ok && *text == "" && f.Check(&c) != "" {
 			continue // no value means the default; there is no way to write that
 		}
+		if c.Approvals != "" && (f.Key == "tools.exec.security" || f.Key == "tools.exec.ask") {
+			continue // approvals means both
+		}
 		path := strings.Split(f.Key, ".")
 		at := len(path) - 1
 		same := 0

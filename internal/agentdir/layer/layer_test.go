@@ -342,10 +342,17 @@ func TestRoundTrip(t *testing.T) {
 			if f.Key == "context_window" || f.Key == "max_output_tokens" || value == "" {
 				return
 			}
+			// The older form and the newer one in one file are.
+			if f.Key == "approvals" || want.Approvals != "" && slices.Contains(execKeys, f.Key) {
+				return
+			}
 			t.Fatalf("set %s to %q: %v\n%s", f.Key, value, err, in.Agent.Data)
 		}
 		if problem := f.Parse(&want, value); problem != "" {
 			t.Fatal(problem)
+		}
+		if want.Approvals != "" {
+			want.Tools.Exec.Security, want.Tools.Exec.Ask = config.OlderApprovals(want.Approvals)
 		}
 		in.Agent.Data = out
 		again, err := Load(in)
@@ -376,7 +383,15 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Context.RecentMessages = rapid.IntRange(1, 1000).Draw(t, "recent")
 	c.Run = config.Run{Concurrency: rapid.IntRange(1, 512).Draw(t, "lanes"), Timeout: time.Duration(rapid.IntRange(1, 86400).Draw(t, "timeout")) * time.Second}
 	c.Sandbox = config.Sandbox{Mode: rapid.SampledFrom([]string{"required", "reduced", "off"}).Draw(t, "mode"), Network: rapid.SampledFrom([]config.Network{{}, {Open: true}, {Hosts: []string{"git.example.org", "*.example.net", "a.org:8443"}}}).Draw(t, "network")}
-	c.Approvals = rapid.SampledFrom([]string{"none", "ask"}).Draw(t, "approvals")
+	if c.Approvals = rapid.SampledFrom([]string{"", "none", "ask"}).Draw(t, "approvals"); c.Approvals != "" {
+		c.Tools.Exec.Security, c.Tools.Exec.Ask = config.OlderApprovals(c.Approvals)
+	} else {
+		c.Tools.Exec.Security = rapid.SampledFrom([]string{"deny", "allowlist", "full"}).Draw(t, "security")
+		c.Tools.Exec.Ask = rapid.SampledFrom([]string{"off", "on-miss", "always"}).Draw(t, "ask")
+	}
+	c.Tools.Exec.AskFallback = rapid.SampledFrom([]string{"deny", "allowlist", "full"}).Draw(t, "fallback")
+	c.Tools.Exec.SafeBins = rapid.SampledFrom([][]string{nil, {"jq"}, {"jq", "wc"}}).Draw(t, "safe")
+	c.Tools.ApprovalTimeout = rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "answer within")
 	c.Compaction.Strategy = rapid.SampledFrom([]string{"summarise", "truncate"}).Draw(t, "strategy")
 	c.Compaction.KeepTokens = rapid.IntRange(0, 10_000_000).Draw(t, "keep")
 	c.Workdir = config.Workdir{

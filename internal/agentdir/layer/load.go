@@ -118,6 +118,7 @@ func Load(in Layers) (*Loaded, error) {
 			continue
 		}
 		out.places[o.Key] = place{origin: o.Origin}
+		setApprovals(&out.Config, out.places, o.Key)
 		if o.Key == "routing.default" { // the later layer decides
 			out.Config.Session.DMScope = ""
 			out.places["session.dm_scope"] = place{origin: o.Origin}

@@ -163,6 +163,34 @@ func (l *layer) finish() {
 		l.cfg.Session.DMScope = ""
 		l.places["session.dm_scope"] = l.places["routing.default"]
 	}
+	for _, key := range execKeys {
+		if n := l.set[key]; n != nil && l.set["approvals"] != nil {
+			l.fail(n, key, "approvals is the older form of "+key+"; keep one of them")
+		}
+	}
+	for _, key := range append(execKeys, "approvals") {
+		if l.set[key] != nil {
+			setApprovals(l.cfg, l.places, key)
+		}
+	}
+}
+
+// execKeys are what approvals sets.
+var execKeys = []string{"tools.exec.security", "tools.exec.ask"}
+
+// setApprovals makes the settings agree after key was set: approvals means the two others, and
+// one of them ends what approvals of an earlier layer means.
+func setApprovals(c *config.Config, places map[string]place, key string) {
+	switch {
+	case key == "approvals":
+		c.Tools.Exec.Security, c.Tools.Exec.Ask = config.OlderApprovals(c.Approvals)
+		for _, k := range execKeys {
+			places[k] = places[key]
+		}
+	case slices.Contains(execKeys, key) && c.Approvals != "":
+		c.Approvals = ""
+		places["approvals"] = places[key]
+	}
 }
 
 // groupChat reads what an agent does in groups.

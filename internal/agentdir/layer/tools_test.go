@@ -86,3 +86,47 @@ func TestToolListsAreShown(t *testing.T) {
 		}
 	}
 }
+
+// The policy for commands: what the older key means, which layer decides, and the values of the
+// flavors.
+func TestExecPolicy(t *testing.T) {
+	load := func(home, agent string, over ...layer.Override) (*layer.Loaded, error) {
+		return layer.Load(layer.Layers{AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte(home)}, Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + agent)}, Overrides: over})
+	}
+	for _, c := range []struct {
+		home, agent string
+		over        []layer.Override
+		want        string
+	}{
+		{"", "", nil, "full off deny "},
+		{"flavor: openclaw\n", "", nil, "allowlist on-miss deny "},
+		{"flavor: agentclaw\n", "tools: {exec: {askFallback: allowlist}}\n", nil, "allowlist on-miss allowlist "},
+		{"", "approvals: ask\n", nil, "full always deny ask"},
+		{"flavor: openclaw\n", "approvals: none\n", nil, "full off deny none"},
+		{"approvals: ask\n", "tools: {exec: {security: allowlist}}\n", nil, "allowlist always deny "},
+		{"tools: {exec: {security: deny, ask: on-miss}}\n", "approvals: ask\n", nil, "full always deny ask"},
+		{"", "approvals: ask\n", []layer.Override{{Key: "tools.exec.ask", Value: "off", Origin: "flag"}}, "full off deny "},
+		{"", "tools: {exec: {ask: always}}\n", []layer.Override{{Key: "approvals", Value: "none", Origin: "flag"}}, "full off deny none"},
+	} {
+		got, err := load(c.home, c.agent, c.over...)
+		if err != nil {
+			t.Errorf("%s%s: %v", c.home, c.agent, err)
+			continue
+		}
+		e := got.Config.Tools.Exec
+		if text := fmt.Sprintf("%s %s %s %s", e.Security, e.Ask, e.AskFallback, got.Config.Approvals); text != c.want {
+			t.Errorf("%s%s%v: %s, want %s", c.home, c.agent, c.over, text, c.want)
+		}
+	}
+	for _, c := range []struct{ home, agent, want string }{
+		{"", "approvals: ask\ntools: {exec: {ask: always}}\n", "approvals is the older form of tools.exec.ask; keep one of them"},
+		{"approvals: none\ntools: {exec: {security: deny}}\n", "", "approvals is the older form of tools.exec.security"},
+		{"", "tools: {exec: {security: some}}\n", "is not one of deny, allowlist, full"},
+		{"", "tools: {exec: {safe_bins: [/bin/cat]}}\n", "is not the name of a program"},
+		{"", "tools: {approval_timeout: 1s}\n", "is not between 1m and 24h"},
+	} {
+		if _, err := load(c.home, c.agent); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s%s: %v, want %s", c.home, c.agent, err, c.want)
+		}
+	}
+}

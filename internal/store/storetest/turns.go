@@ -204,6 +204,23 @@ var turns = map[string]func(*testing.T, *fixture){
 		f.pass(t, time.Minute)
 		f.lasted(t, "waited again", f.begin(t, p, false).Waited, time.Minute)
 	},
+	// S2-15: a tool that waits for a person has no part in the end of its process, however often
+	// that ends; what it does after the answer has.
+	"a wait is no crash": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		asks := step(1, store.StepTool, "tool:1", store.ClassEffect, store.StepIntent)
+		asks.Asks = true
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{asks}})
+		for range 4 * store.MaxCrashAttempts {
+			b := f.begin(t, p, false)
+			equal(t, "claim", []any{b.Outcome, b.CrashAttempts, b.Steps[0].Asks}, []any{store.BeginGo, 1, true})
+		}
+		equal(t, "attempts", len(f.turn(t, p).Attempts), 0)
+		asks.State, asks.Result = store.StepDone, []byte("{}")
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{asks}})
+		f.begin(t, p, true)
+		equal(t, "after it", f.begin(t, p, false).Outcome, store.BeginAlone)
+	},
 	// I8: a result that stands is never replaced, and told once in the thread.
 	"steps are journalled once": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")
@@ -226,10 +243,12 @@ var turns = map[string]func(*testing.T, *fixture){
 			equal(t, "step", []string{s.State, string(s.Result)}, []string{store.StepDone, "of done"})
 		}
 		doubt := step(2, store.StepTool, "tool:2", store.ClassEffect, store.StepIntent)
+		doubt.Asks = true
 		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}})
 		doubt.State = store.StepInDoubt
 		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}, Toolcalls: map[string]string{"tool:2": `{"is":"unknown"}`}})
-		equal(t, "state", f.turn(t, p).Steps[1].State, store.StepInDoubt)
+		doubted := f.turn(t, p).Steps
+		equal(t, "state", []any{doubted[1].State, doubted[1].Asks, doubted[0].Asks}, []any{store.StepInDoubt, true, false})
 		list := f.all(t, threadA)
 		equal(t, "events", kinds(list), []string{"in", "toolcall", "toolcall"})
 		equal(t, "told", list[1].Content, `{"is":"done"}`)

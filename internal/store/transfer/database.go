@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/consumer"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
@@ -247,5 +248,6 @@ func (d *database) remove(ctx context.Context) error {
 			return unit.Problem(err)
 		}
 	}
-	return nil
+	_, err := d.tx.Exec(ctx, agents.ForgetRules, d.agent)
+	return unit.Problem(err)
 }

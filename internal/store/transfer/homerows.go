@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
@@ -28,8 +30,8 @@ func openHome(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB
 	return homedb.Open(ctx, home.RegistryDB())
 }
 
-// importHomeRows copies an agent's rows in the tables of the home, its usage of today and
-// its approvals, into the database. They create no message and lose none, so they are not
+// importHomeRows copies an agent's rows in the tables of the home, its usage of today,
+// its approvals and its rules for commands, into the database. They create no message and lose none, so they are not
 // in the digest of a move. They are copied in the transaction of the move; a repeat
 // changes nothing.
 func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
@@ -59,13 +61,67 @@ func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 		}
 	}
 	for _, a := range asked {
-		queue(`INSERT INTO approval(agent_id, id, thread, key, command, cwd, reason, digest, state, token, requested, expires) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)`,
-			a.Agent, a.ID, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli())
+		queue(`INSERT INTO approval(agent_id, id, thread, key, command, cwd, reason, digest, state, token, requested, expires,
+			kind, tool, summary, patterns, external, decision, decided_by) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19)`,
+			a.Agent, a.ID, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli(),
+			a.Kind, a.Tool, a.Summary, a.Patterns, a.External, a.Decision, a.By)
 	}
-	return unit.Problem(tx.SendBatch(ctx, &b).Close())
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return unit.Problem(err)
+	}
+	from, err := h.ExecPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := policyIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return moveRules(agent, from, to, func(p store.ExecPolicy) error {
+		_, err := tx.Exec(ctx, "INSERT INTO exec_policy(one, version, body) VALUES(1, $1, $2) ON CONFLICT (one) DO UPDATE SET version = excluded.version, body = excluded.body", p.Version, string(p.Body))
+		return unit.Problem(err)
+	})
 }
 
-// exportHomeRows copies the usage of today and the approvals of an agent from the database
+// policyIn reads the policy for commands in the database, which no other transaction changes until tx ends.
+func policyIn(ctx context.Context, tx pgx.Tx) (p store.ExecPolicy, err error) {
+	if _, err := tx.Exec(ctx, "LOCK TABLE exec_policy IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		return p, unit.Problem(err)
+	}
+	err = tx.QueryRow(ctx, "SELECT version, body FROM exec_policy").Scan(&p.Version, &p.Body)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.ExecPolicy{}, nil
+	}
+	return p, unit.Problem(err)
+}
+
+// moveRules puts what one policy for commands has of an agent into the other.
+func moveRules(agent string, from, to store.ExecPolicy, put func(store.ExecPolicy) error) error {
+	if from.Version == 0 {
+		return nil
+	}
+	source, err := execpolicy.Parse(from.Body)
+	if err != nil {
+		return fmt.Errorf("read policy for commands: %w", err)
+	}
+	target := execpolicy.NewDocument()
+	if to.Version > 0 {
+		if target, err = execpolicy.Parse(to.Body); err != nil {
+			return fmt.Errorf("read policy for commands: %w", err)
+		}
+	}
+	target.Take(source, agent)
+	body, err := target.JSON()
+	if err != nil {
+		return fmt.Errorf("write policy for commands: %w", err)
+	}
+	if bytes.Equal(body, to.Body) {
+		return nil // a repeat
+	}
+	return put(store.ExecPolicy{Version: to.Version + 1, Body: body})
+}
+
+// exportHomeRows copies the usage of today, the approvals and the rules for commands of an agent from the database
 // into the home.
 func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
 	var used []store.Used
@@ -82,12 +138,15 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 		return fmt.Errorf("read usage: %w", unit.Problem(err))
 	}
 	var asked []store.Approval
-	if found, err = tx.Query(ctx, "SELECT id, thread, key, command, cwd, reason, digest, state, token, requested, expires FROM approval WHERE agent_id = $1 ORDER BY id LIMIT $2", agent, maxApprovals); err != nil {
+	if found, err = tx.Query(ctx, "SELECT id, thread, key, command, cwd, reason, digest, state, token, requested, expires, kind, tool, summary, patterns, external, decision, decided_by FROM approval WHERE agent_id = $1 ORDER BY id LIMIT $2", agent, maxApprovals); err != nil {
 		return unit.Problem(err)
 	}
 	a := store.Approval{Agent: agent}
 	var token, requested, expires int64
-	dest := []any{&a.ID, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires}
+	dest := []any{
+		&a.ID, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires,
+		&a.Kind, &a.Tool, &a.Summary, &a.Patterns, &a.External, &a.Decision, &a.By,
+	}
 	if _, err := pgx.ForEachRow(found, dest, func() error {
 		err := unit.Restore(dest)
 		a.Token, a.Requested, a.Expires = uint64(token), time.UnixMilli(requested), time.UnixMilli(expires)
@@ -96,7 +155,11 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 	}); err != nil {
 		return fmt.Errorf("read approvals: %w", unit.Problem(err))
 	}
-	if len(used)+len(asked) == 0 {
+	from, err := policyIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if len(used)+len(asked) == 0 && from.Version == 0 {
 		return nil
 	}
 	h, err := openHome(ctx, home, true)
@@ -108,9 +171,13 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 		return err
 	}
 	for _, a := range asked {
-		if err := h.PutApproval(ctx, a, ""); err != nil && !errors.Is(err, store.ErrMoved) {
+		if err := h.PutApproval(ctx, a, "", nil); err != nil && !errors.Is(err, store.ErrMoved) {
 			return err
 		}
 	}
-	return nil
+	to, err := h.ExecPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	return moveRules(agent, from, to, func(p store.ExecPolicy) error { return h.PutExecPolicy(ctx, p) })
 }

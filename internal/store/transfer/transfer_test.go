@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
@@ -86,7 +87,10 @@ func (w *world) live(t *testing.T, id string) {
 	h, err := homedb.Open(ctx, w.home.RegistryDB())
 	ok(t, err)
 	ok(t, h.Save(ctx, lease.Record{Resource: lease.AgentResource(id), Token: 7, Released: true}))
-	ok(t, h.PutApproval(ctx, store.Approval{ID: "q1", Agent: id, Thread: talk, Key: "k", State: "pending", Expires: time.Now().Add(time.Hour)}, ""))
+	ok(t, h.PutApproval(ctx, store.Approval{ID: "q1", Agent: id, Thread: talk, Key: "k", Kind: "exec", State: "pending", Expires: time.Now().Add(time.Hour)}, "", nil))
+	if policy, err := h.ExecPolicy(ctx); err == nil && policy.Version == 0 {
+		ok(t, h.PutExecPolicy(ctx, store.ExecPolicy{Version: 1, Body: []byte(`{"version":1,"defaults":{"security":"allowlist"},"agents":{"` + id + `":{"ask":"off","allowlist":[{"pattern":"/usr/bin/git"}]}}}`)}))
+	}
 	ok(t, h.SaveUsage(ctx, []store.Used{{Day: time.Now().UTC().Format(time.DateOnly), Agent: id, Peer: "p", Messages: 2}}))
 	ok(t, h.Close())
 	run, send := store.Fence{Resource: lease.AgentResource(id), Token: 3}, store.Fence{Resource: lease.DeliverResource(id), Token: 2}
@@ -318,8 +322,15 @@ func TestThereAndBack(t *testing.T) {
 	ok(t, err)
 	used, err := h.Usage(ctx, time.Now().UTC().Format(time.DateOnly))
 	ok(t, err)
-	if len(asked) != 1 || len(used) != 1 || used[0].Messages != 2 {
+	if len(asked) != 1 || len(used) != 1 || used[0].Messages != 2 || asked[0].Kind != "exec" {
 		t.Errorf("asked %+v, used %+v", asked, used)
+	}
+	stored, err := h.ExecPolicy(ctx)
+	ok(t, err)
+	policy, err := execpolicy.Parse(stored.Body)
+	ok(t, err)
+	if r := policy.Rules("alice"); r.Security != "allowlist" || r.Ask != "off" || len(policy.Agents["alice"].Allowlist) != 1 || stored.Version != 1 {
+		t.Errorf("rules %+v of %s, version %d", r, stored.Body, stored.Version)
 	}
 	if _, err := w.move("alice", true).ToHome(ctx); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("again: %v", err)

@@ -1,7 +1,8 @@
 // Package approvals implements the command `agentctl approvals`: it lists commands of
-// agents that wait for approval, and approves or denies them.
+// agents that wait for approval, approves or denies them, and shows and changes the policy
+// that says which commands need none.
 //
-// The registry stores the approvals and decides what each is for and how long it is
+// The registry stores approvals and policy, and decides what each is for and how long it is
 // valid.
 package approvals
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/execpolicy"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -27,14 +29,25 @@ type question struct {
 	Reason    string    `json:"reason"`
 	Digest    string    `json:"sha256"`
 	State     string    `json:"state"`
+	Kind      string    `json:"kind"`
+	Summary   string    `json:"summary"`
+	Always    []string  `json:"always"` // what the answer always would add
+	Decision  string    `json:"decision"`
+	By        string    `json:"by"`
 	Requested time.Time `json:"requested_at"`
 	Expires   time.Time `json:"expires_at"`
 }
 
 func of(a *registry.Approval) question {
+	always := []string{}
+	for _, p := range a.GetPatterns() {
+		always = append(always, execpolicy.Entry{Pattern: p.GetPattern(), Args: p.GetArgs()}.String())
+	}
 	return question{
 		a.GetApprovalId(), a.GetAgentId(), a.GetThreadId(), a.GetCommand(), a.GetCwd(), a.GetReason(), a.GetDigest(),
-		command.Word(a.GetState(), "APPROVAL_STATE_", "unspecified"), a.GetRequestedAt().AsTime(), a.GetExpiresAt().AsTime(),
+		command.Word(a.GetState(), "APPROVAL_STATE_", "unspecified"),
+		command.Word(a.GetKind(), "APPROVAL_KIND_", ""), a.GetSummary(), always, command.Word(a.GetDecision(), "APPROVAL_DECISION_", ""), a.GetBy(),
+		a.GetRequestedAt().AsTime(), a.GetExpiresAt().AsTime(),
 	}
 }
 
@@ -43,14 +56,15 @@ func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "approvals",
 		Short: "Approve or deny commands outside the sandbox",
-		Long: `Approve or deny commands outside the sandbox, or with network access. Agents with
-'approvals: ask' in their settings ask for approval. An approval is valid for one command,
-once; without an answer within five minutes the command is denied. The agent admin also
-needs approval to create an agent.`,
+		Long: `Approve or deny commands outside the sandbox, or with network access. Agents ask for approval
+as tools.exec.ask in their settings says. An approval is valid for one command, once, or with
+--always also adds the program to the allow list of the agent; without an answer within
+tools.approval_timeout the command is denied, unless tools.exec.ask_fallback says otherwise.
+The agent admin also needs approval to create an agent.`,
 		Example: `  agentctl approvals list
   agentctl approvals watch
   agentctl approvals approve 019aa2c1f3e5b7d21`,
-	}, listCommand(e), watchCommand(e), resolveCommand(e, "approve", true, "Approve commands, once"), resolveCommand(e, "deny", false, "Deny commands"))
+	}, listCommand(e), watchCommand(e), approveCommand(e), resolveCommand(e, "deny", "Deny commands", func() registry.ApprovalDecision { return registry.ApprovalDecision_APPROVAL_DECISION_DENY }), policyCommand(e))
 }
 
 func listCommand(e *command.Env) *cobra.Command {
@@ -92,7 +106,19 @@ func listCommand(e *command.Env) *cobra.Command {
 	return c
 }
 
-func resolveCommand(e *command.Env, verb string, yes bool, short string) *cobra.Command {
+func approveCommand(e *command.Env) *cobra.Command {
+	var always bool
+	c := resolveCommand(e, "approve", "Approve commands, once or always", func() registry.ApprovalDecision {
+		if always {
+			return registry.ApprovalDecision_APPROVAL_DECISION_ALWAYS
+		}
+		return registry.ApprovalDecision_APPROVAL_DECISION_ONCE
+	})
+	c.Flags().BoolVar(&always, "always", false, "also add what 'agentctl approvals list --json' shows as always to the allow list")
+	return c
+}
+
+func resolveCommand(e *command.Env, verb, short string, decision func() registry.ApprovalDecision) *cobra.Command {
 	return &cobra.Command{
 		Use:     verb + " APPROVAL...",
 		Short:   short,
@@ -108,7 +134,7 @@ func resolveCommand(e *command.Env, verb string, yes bool, short string) *cobra.
 		RunE: func(c *cobra.Command, ids []string) error {
 			out := []question{}
 			for _, id := range ids {
-				r, err := e.Approvals().ResolveApproval(c.Context(), &registry.ResolveApprovalRequest{ApprovalId: id, Approve: yes})
+				r, err := e.Approvals().ResolveApproval(c.Context(), &registry.ResolveApprovalRequest{ApprovalId: id, Decision: decision()})
 				if err != nil {
 					return err
 				}

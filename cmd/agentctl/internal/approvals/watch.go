@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,6 +110,9 @@ func (w *watching) show(q question) error {
 	case q.State == "pending":
 		fmt.Fprintf(out, "%s asks until %s (%s): %s\n", q.AgentID, q.Expires.Local().Format(time.TimeOnly), q.Reason, screen.Line(q.Command))
 		fmt.Fprintf(out, "  agentctl approvals approve %s\n", q.ID)
+		if len(q.Always) > 0 {
+			fmt.Fprintf(out, "  with --always it also allows: %s\n", screen.Line(strings.Join(q.Always, ", ")))
+		}
 	default:
 		fmt.Fprintf(out, "%s %s: %s\n", q.ID, q.State, screen.Line(q.Command))
 	}

@@ -54,6 +54,32 @@ func TestAsked(t *testing.T) {
 	}
 }
 
+// S2-15: a command that can be allowed permanently says what always would allow, and takes that
+// answer; one that cannot does not offer it.
+func TestAskedAlways(t *testing.T) {
+	m := typing(t)
+	m.Update(feed.ApprovalChange{Approval: &registry.Approval{
+		ApprovalId: "1", AgentId: "a1", Command: "/usr/bin/git push", Reason: "it runs outside of the sandbox", State: registry.ApprovalState_APPROVAL_STATE_PENDING,
+		Patterns: []*registry.ExecEntry{{Pattern: "/usr/bin/git", Args: []string{"push"}}, {Pattern: "/usr/bin/id\x1b[2J"}},
+	}})
+	if s := shown(m); !strings.Contains(s, "always allows from now on: /usr/bin/git push, /usr/bin/id") || !strings.Contains(s, "Run it, once? y, n or always, then Enter") || strings.Contains(s, "\x1b[2J") {
+		t.Errorf("asked:\n%s", s)
+	}
+	press(m, text("always")...)
+	if press(m, special(tea.KeyEnter)) == nil || len(m.unsent) > 0 {
+		t.Errorf("always is no answer: %v", m.unsent)
+	}
+	for text, want := range map[string]registry.ApprovalDecision{
+		"approve": registry.ApprovalDecision_APPROVAL_DECISION_ONCE, "approve always": registry.ApprovalDecision_APPROVAL_DECISION_ALWAYS,
+		"approve no": 0, "approve 17": 0, "deny": registry.ApprovalDecision_APPROVAL_DECISION_DENY, "deny always": 0,
+	} {
+		name, rest, _ := strings.Cut(text, " ")
+		if got, ok := commanded(name, rest); ok != (want != 0) || ok && got != want {
+			t.Errorf("/%s: %v, %t", text, got, ok)
+		}
+	}
+}
+
 // S1-52: what the agent sends while it works stands where it was sent, once; the
 // same again at the end is not shown.
 func TestSentOnTheWay(t *testing.T) {

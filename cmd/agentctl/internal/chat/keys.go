@@ -125,9 +125,9 @@ func (m *console) enter() tea.Cmd {
 		m.set(line + "\n")
 		return nil
 	}
-	if yes, ok := yesOrNo(text); ok && len(m.asked) > 0 {
+	if d, ok := decision(text); ok && len(m.asked) > 0 {
 		m.set("")
-		return m.answer(yes)
+		return m.answer(d)
 	}
 	if n := len(m.history); n == 0 || m.history[n-1] != text {
 		m.history = append(m.history, text)

@@ -280,25 +280,28 @@ func (p *plain) question(a *registry.Approval) {
 	case !known:
 		p.asked = append(p.asked, a)
 		p.say(p.from.Agent+" asks whether it may run this, once ("+a.GetReason()+")", a.GetCommand())
-		p.ask("y or n: ")
+		if text := always(a); text != "" {
+			p.note(text)
+		}
+		p.ask(choices(a) + ": ")
 	}
 }
 
-// answered takes a yes or no for the command that waits longest; false when there is none, or
+// answered takes an answer for the command that waits longest; false when there is none, or
 // the text is neither.
 func (p *plain) answered(text string) bool {
-	yes, ok := yesOrNo(text)
-	return ok && p.answer(yes)
+	d, ok := decision(text)
+	return ok && p.answer(d)
 }
 
-// answer says yes or no to the command that waits longest; false when there is none.
-func (p *plain) answer(yes bool) bool {
+// answer answers the command that waits longest; false when there is none.
+func (p *plain) answer(d registry.ApprovalDecision) bool {
 	if len(p.asked) == 0 {
 		return false
 	}
 	id := p.asked[0].GetApprovalId()
 	p.asked = p.asked[1:]
-	p.show(p.from.Answer(p.ctx, id, yes)())
+	p.show(p.from.Answer(p.ctx, id, d)())
 	return true
 }
 

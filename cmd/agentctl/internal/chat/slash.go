@@ -17,7 +17,7 @@ var commands = []struct{ names, args, what string }{
 	{"help", "", "this text"},
 	{"status usage", "", "the agent and this session; its tokens and their cost"},
 	{"stop abort", "", "stop the current run"},
-	{"approve deny", "", "allow or refuse the command that waits for you; also y, n"},
+	{"approve deny", "", "answer the command that waits for you; also y, n, always"},
 	{"explain", "", "what happened to the last message, step by step"},
 	{"memory", "", "what the agent has written down"},
 	{"compact", "", "digest this conversation into the memory now"},
@@ -206,7 +206,12 @@ func (m *console) command(name, rest string) tea.Cmd {
 	case "stop", "abort":
 		return m.abort()
 	case "approve", "deny":
-		return m.answer(name == "approve")
+		d, ok := commanded(name, rest)
+		if !ok {
+			m.said.Problem(howToAnswer)
+			return nil
+		}
+		return m.answer(d)
 	case "new", "reset":
 		if m.busy() {
 			m.said.Problem(aRun)
@@ -260,7 +265,9 @@ func (p *plain) command(name, rest string) bool {
 		}
 		p.show(p.from.Abort(p.ctx, p.id)())
 	case "approve", "deny":
-		if !p.answer(name == "approve") {
+		if d, ok := commanded(name, rest); !ok {
+			p.note(howToAnswer)
+		} else if !p.answer(d) {
 			p.note(noQuestion)
 		}
 	case "new", "reset":

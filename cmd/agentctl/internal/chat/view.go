@@ -127,7 +127,7 @@ func (m *console) below() []string {
 		}
 	}
 	if len(m.asked) > 0 {
-		question := "Run it, once? y or n, then Enter: " + m.said.Line(m.asked[0].GetCommand())
+		question := "Run it, once? " + choices(m.asked[0]) + ", then Enter: " + m.said.Line(m.asked[0].GetCommand())
 		lines = append(lines, bold.Render(clip(question, m.width)))
 	}
 	return lines

@@ -64,6 +64,9 @@ func create(ctx context.Context, tx pgx.Tx, id string, files map[string][]byte) 
 	return tx.SendBatch(ctx, b).Close()
 }
 
+// ForgetRules takes an agent, its argument, out of the policy for commands.
+const ForgetRules = "UPDATE exec_policy SET version = version + 1, body = (body::jsonb #- ARRAY['agents', $1::text])::text WHERE jsonb_exists(body::jsonb -> 'agents', $1::text)"
+
 // Remove forgets an agent with all its rows; of its leases the tokens stay, above which
 // those of a new agent of the name begin. One that is not there is store.ErrNotFound.
 func (d *DB) Remove(ctx context.Context, id string) error {
@@ -80,6 +83,7 @@ func remove(ctx context.Context, tx pgx.Tx, id string) error {
 	}
 	b := &pgx.Batch{}
 	for _, q := range []string{
+		ForgetRules,
 		"DELETE FROM origin WHERE agent_id = $1", "DELETE FROM process WHERE agent_id = $1", "DELETE FROM approval WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = true WHERE agent_id = $1",
 	} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
@@ -27,19 +28,27 @@ var _ store.Counts = (*DB)(nil)
 // New makes it over a database, which stays the caller's.
 func New(p *pgxpool.Pool) *DB { return &DB{p} }
 
-const columns = "id, agent_id, thread, key, command, cwd, reason, digest, state, token, requested, expires"
+const columns = "id, agent_id, thread, key, command, cwd, reason, digest, state, token, requested, expires, kind, tool, summary, patterns, external, decision, decided_by"
 
 // PutApproval implements store.Approvals. Old ones are forgotten.
-func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string) error {
+func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string, policy *store.ExecPolicy) error {
+	if policy != nil {
+		return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+			if err := change(ctx, tx, a, was); err != nil {
+				return err
+			}
+			return putPolicy(ctx, tx, *policy)
+		})
+	}
 	if was != "" {
-		tag, err := d.pool.Exec(ctx, "UPDATE approval SET state = $3, token = $4 WHERE agent_id = $1 AND id = $2 AND state = $5", a.Agent, a.ID, a.State, int64(a.Token), was)
-		return put(tag.RowsAffected(), err)
+		return change(ctx, d.pool, a, was)
 	}
 	b := &pgx.Batch{}
 	b.Queue("DELETE FROM approval WHERE agent_id = $1 AND expires < $2", a.Agent, time.Now().Add(-store.ApprovalsKept).UnixMilli())
 	var n int64
-	b.Queue("INSERT INTO approval("+columns+") VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING RETURNING 1",
-		a.ID, a.Agent, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli()).
+	b.Queue("INSERT INTO approval("+columns+") VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) ON CONFLICT DO NOTHING RETURNING 1",
+		a.ID, a.Agent, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli(),
+		a.Kind, a.Tool, a.Summary, a.Patterns, a.External, a.Decision, a.By).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				n++
@@ -48,6 +57,40 @@ func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string) erro
 		})
 	err := d.pool.SendBatch(ctx, b).Close()
 	return put(n, err)
+}
+
+// executor is the pool or a transaction.
+type executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func change(ctx context.Context, db executor, a store.Approval, was string) error {
+	tag, err := db.Exec(ctx, "UPDATE approval SET state = $3, token = $4, expires = $6, decision = $7, decided_by = $8 WHERE agent_id = $1 AND id = $2 AND state = $5",
+		a.Agent, a.ID, a.State, int64(a.Token), was, a.Expires.UnixMilli(), a.Decision, a.By)
+	return put(tag.RowsAffected(), err)
+}
+
+// ExecPolicy implements store.Approvals.
+func (d *DB) ExecPolicy(ctx context.Context) (p store.ExecPolicy, err error) {
+	err = d.pool.QueryRow(ctx, "SELECT version, body FROM exec_policy").Scan(&p.Version, &p.Body)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return p, fmt.Errorf("load policy for commands: %w", unit.Problem(err))
+	}
+	return p, nil
+}
+
+// PutExecPolicy implements store.Approvals.
+func (d *DB) PutExecPolicy(ctx context.Context, p store.ExecPolicy) error {
+	return putPolicy(ctx, d.pool, p)
+}
+
+func putPolicy(ctx context.Context, db executor, p store.ExecPolicy) error {
+	query := "UPDATE exec_policy SET version = $1, body = $2 WHERE version = $1 - 1"
+	if p.Version == 1 {
+		query = "INSERT INTO exec_policy(one, version, body) VALUES(1, $1, $2) ON CONFLICT DO NOTHING"
+	}
+	tag, err := db.Exec(ctx, query, p.Version, string(p.Body))
+	return put(tag.RowsAffected(), err)
 }
 
 func put(rows int64, err error) error {
@@ -80,7 +123,8 @@ func (d *DB) read(ctx context.Context, where string, args ...any) ([]store.Appro
 		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Approval, error) {
 			var a store.Approval
 			var requested, expires int64
-			err := row.Scan(&a.ID, &a.Agent, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &a.Token, &requested, &expires)
+			err := row.Scan(&a.ID, &a.Agent, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &a.Token, &requested, &expires,
+				&a.Kind, &a.Tool, &a.Summary, &a.Patterns, &a.External, &a.Decision, &a.By)
 			a.Requested, a.Expires = time.UnixMilli(requested), time.UnixMilli(expires)
 			return a, err
 		})

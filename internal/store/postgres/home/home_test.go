@@ -47,7 +47,7 @@ func TestApprovals(t *testing.T) {
 			ID: fmt.Sprint("id", i), Agent: fmt.Sprint("a", i%3), Thread: "threads/main", Key: fmt.Sprint("k", i), Command: "ls", Cwd: "/w", Reason: "why",
 			Digest: "d", State: "pending", Requested: now, Expires: now.Add(time.Hour),
 		}
-		if err := d.PutApproval(ctx, a, ""); err != nil {
+		if err := d.PutApproval(ctx, a, "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -56,7 +56,7 @@ func TestApprovals(t *testing.T) {
 	}
 	again := first
 	again.ID = "other"
-	if err := d.PutApproval(ctx, again, ""); !errors.Is(err, store.ErrMoved) {
+	if err := d.PutApproval(ctx, again, "", nil); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("asked twice under one key: %v", err)
 	}
 	for _, by := range [][3]string{{"id0", "", ""}, {"", "a0", "k0"}} {
@@ -73,7 +73,7 @@ func TestApprovals(t *testing.T) {
 		g.Go(func() {
 			a := first
 			a.State, a.Token = "used", token+1
-			if err := d.PutApproval(ctx, a, "pending"); err == nil {
+			if err := d.PutApproval(ctx, a, "pending", nil); err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, store.ErrMoved) {
 				t.Error(err)
@@ -220,6 +220,14 @@ func TestEraseLines(t *testing.T) {
 			t.Errorf("%d rows, %v", rows, err)
 		}
 	}
+}
+
+func TestApprovalsAndPolicy(t *testing.T) {
+	d, s := opened(t)
+	if err := agents.New(s).Create(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Approvals(t, d, func(agent string) error { return agents.New(s).Remove(t.Context(), agent) })
 }
 
 // S4-10: the states of the bindings, as another registry finds them.

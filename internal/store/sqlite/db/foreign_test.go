@@ -207,6 +207,7 @@ func TestLaterColumns(t *testing.T) {
 	f := foreign(t, dir)
 	for _, q := range []string{
 		"ALTER TABLE x_step DROP COLUMN cache_write",
+		"ALTER TABLE x_step DROP COLUMN asks",
 		"ALTER TABLE x_delivery DROP COLUMN parts",
 		"ALTER TABLE x_delivery DROP COLUMN reach",
 		"ALTER TABLE x_turn DROP COLUMN attempts",
@@ -223,7 +224,7 @@ func TestLaterColumns(t *testing.T) {
 	_, err := f.Exec("INSERT INTO x_step(turn, key, seq, kind, state, recorded_at) VALUES('t', 'model:2', 2, 'model', 'done', 0)")
 	must(t, err)
 	var n, written int
-	must(t, f.QueryRow("SELECT COUNT(*), SUM(cache_write) FROM x_step").Scan(&n, &written))
+	must(t, f.QueryRow("SELECT COUNT(*), SUM(cache_write + asks) FROM x_step").Scan(&n, &written))
 	if n != 2 || written != 0 {
 		t.Errorf("%d steps, %d tokens", n, written)
 	}

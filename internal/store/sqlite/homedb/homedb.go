@@ -30,8 +30,8 @@ import (
 
 // format is the version of these tables, kept as user_version: one of a newer build
 // is refused before it is touched. 0 is the same as 1, from before it was written; 2 adds
-// binding_rev.
-const format = 2
+// binding_rev, 3 exec_policy.
+const format = 3
 
 const schema = `
 CREATE TABLE IF NOT EXISTS lease (
@@ -46,8 +46,12 @@ CREATE TABLE IF NOT EXISTS usage (
 CREATE TABLE IF NOT EXISTS approval (
   id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, command TEXT NOT NULL, cwd TEXT NOT NULL,
   reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL, requested INTEGER NOT NULL, expires INTEGER NOT NULL,
+  kind TEXT NOT NULL DEFAULT '', tool TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', patterns TEXT NOT NULL DEFAULT '',
+  external INTEGER NOT NULL DEFAULT 0, decision TEXT NOT NULL DEFAULT '', decided_by TEXT NOT NULL DEFAULT '',
   UNIQUE (agent, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS binding_rev (rev INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
+-- The policy for commands that leave the sandbox; body is JSON.
+CREATE TABLE IF NOT EXISTS exec_policy (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, body TEXT NOT NULL);
 `
 
 // DB is an open registry.db.
@@ -101,16 +105,34 @@ func adopt(ctx context.Context, s *sql.DB, path string) error {
 	if _, err := s.ExecContext(ctx, schema); err != nil {
 		return err
 	}
-	var there int // a column of the same format that older builds do not look at
-	err := s.QueryRowContext(ctx, "SELECT COUNT(*) FROM pragma_table_info('inbox') WHERE name = 'last_at'").Scan(&there)
-	if err == nil && there == 0 {
-		_, err = s.ExecContext(ctx, "ALTER TABLE inbox ADD COLUMN last_at TEXT NOT NULL DEFAULT ''")
+	for _, c := range later {
+		var there int
+		err := s.QueryRowContext(ctx, "SELECT COUNT(*) FROM pragma_table_info(?) WHERE name = ?", c[0], c[1]).Scan(&there)
+		if err == nil && there == 0 {
+			_, err = s.ExecContext(ctx, "ALTER TABLE "+c[0]+" ADD COLUMN "+c[1]+" "+c[2])
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil || has == format {
-		return err
+	if has == format {
+		return nil
 	}
-	_, err = s.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", format))
+	_, err := s.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", format))
 	return err
+}
+
+// later are the columns that a file may lack: table, column and definition.
+var later = [][3]string{
+	{"inbox", "last_at", "TEXT NOT NULL DEFAULT ''"},
+	// What is asked for, and who answered.
+	{"approval", "kind", "TEXT NOT NULL DEFAULT ''"},
+	{"approval", "tool", "TEXT NOT NULL DEFAULT ''"},
+	{"approval", "summary", "TEXT NOT NULL DEFAULT ''"},
+	{"approval", "patterns", "TEXT NOT NULL DEFAULT ''"},
+	{"approval", "external", "INTEGER NOT NULL DEFAULT 0"},
+	{"approval", "decision", "TEXT NOT NULL DEFAULT ''"},
+	{"approval", "decided_by", "TEXT NOT NULL DEFAULT ''"},
 }
 
 // Close closes the database.
@@ -178,6 +200,7 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]store.KnownInbox, error) {
 // it returns.
 func (d *DB) Forget(ctx context.Context, agent string) error {
 	for _, q := range []string{
+		`UPDATE exec_policy SET version = version + 1, body = json_remove(body, '$.agents."' || ?1 || '"') WHERE json_extract(body, '$.agents."' || ?1 || '"') IS NOT NULL`,
 		"DELETE FROM approval WHERE agent = ?", "DELETE FROM usage WHERE agent = ?", "DELETE FROM inbox WHERE agent = ?",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = 1 WHERE resource IN ('agent/' || ?1, 'deliver/' || ?1)",
 		"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",

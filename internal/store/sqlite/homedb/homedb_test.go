@@ -125,6 +125,11 @@ func TestRevisions(t *testing.T) {
 	})
 }
 
+func TestApprovals(t *testing.T) {
+	d := open(t, filepath.Join(t.TempDir(), "registry.db"))
+	storetest.Approvals(t, d, func(agent string) error { return d.Forget(t.Context(), agent) })
+}
+
 // A file of format 1 is continued with all that it has, also one whose upgrade was killed before
 // its end; an older build refuses it then, as this one refuses the next format.
 func TestFormats(t *testing.T) {
@@ -149,7 +154,8 @@ func TestFormats(t *testing.T) {
 		}
 		return n
 	}
-	for _, before := range [][]string{{"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
+	asked := store.Approval{ID: "1", Agent: "a", Key: "k", State: "pending", Kind: "exec", Requested: time.UnixMilli(1), Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond)}
+	for _, before := range [][]string{{"DROP TABLE exec_policy", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
 		format(before...)
 		d := open(t, path)
 		if _, err := d.PutRevision(t.Context(), 0, []byte("b"), 1); err != nil {
@@ -158,14 +164,21 @@ func TestFormats(t *testing.T) {
 		if rows, err := d.Load(t.Context()); err != nil || len(rows) != 1 || rows[0] != lease {
 			t.Errorf("%v: leases %+v, %v", before, rows, err)
 		}
+		if p, err := d.ExecPolicy(t.Context()); err != nil || p.Version != 0 {
+			t.Errorf("%v: policy %+v, %v", before, p, err)
+		}
+		_ = d.PutApproval(t.Context(), asked, "", nil)
+		if a, there, err := d.Approval(t.Context(), "1", "", ""); err != nil || !there || a != asked {
+			t.Errorf("%v: approval %+v, %v", before, a, err)
+		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := format(); n != 2 {
+		if n := format(); n != 3 {
 			t.Errorf("%v: format %d", before, n)
 		}
 	}
-	format("PRAGMA user_version = 3")
+	format("PRAGMA user_version = 4")
 	if _, err := homedb.Open(t.Context(), path); !fault.Is(err, fault.FormatMismatch) {
 		t.Errorf("a newer format: %v", err)
 	}

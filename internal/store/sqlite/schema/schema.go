@@ -84,6 +84,7 @@ var Later = [][3]string{
 	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_turn", "attempts", "TEXT NOT NULL DEFAULT ''"},
+	{"x_step", "asks", "INTEGER NOT NULL DEFAULT 0"}, // a person is asked before the tool begins
 }
 
 // Lacking answers what adds the columns of Later that tables lack, given their texts;
@@ -157,7 +158,7 @@ CREATE TABLE IF NOT EXISTS x_step (
   arguments TEXT NOT NULL DEFAULT '', request_sha256 BLOB, result BLOB,
   input INTEGER NOT NULL DEFAULT 0, output INTEGER NOT NULL DEFAULT 0, cached_input INTEGER NOT NULL DEFAULT 0,
   reasoning INTEGER NOT NULL DEFAULT 0, duration_us INTEGER NOT NULL DEFAULT 0, recorded_at INTEGER NOT NULL,
-  cache_write INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (turn, key)) WITHOUT ROWID;
+  cache_write INTEGER NOT NULL DEFAULT 0, asks INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (turn, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS x_delivery (
   event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
   not_before INTEGER NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',

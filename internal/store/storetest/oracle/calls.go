@@ -174,6 +174,13 @@ func step(n int, kind, class, state string) store.Step {
 	return s
 }
 
+// asks is the intent of a tool that asks a person first.
+var asks = func() store.Step {
+	s := step(1, store.StepTool, store.ClassEffect, store.StepIntent)
+	s.Asks = true
+	return s
+}()
+
 // toolcalls are the events of tool steps that are done or in doubt.
 func toolcalls(steps []store.Step) map[string]string {
 	out := map[string]string{}

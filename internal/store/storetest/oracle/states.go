@@ -94,6 +94,7 @@ func turns() []State {
 		at("tool intent, read", claim, put("", step(1, tool, store.ClassRead, store.StepIntent))),
 		at("tool intent, idempotent", claim, put("", step(1, tool, store.ClassIdempotent, store.StepIntent))),
 		at("tool intent, effect", claim, put("", step(1, tool, store.ClassEffect, store.StepIntent))),
+		at("tool intent, asks, then a crash", claim, put("", asks), alone),
 		at("tool done", claim, put("", step(1, tool, store.ClassEffect, store.StepDone))),
 		at("tool in doubt", claim, put("", step(1, tool, store.ClassEffect, store.StepIntent)), put("", step(1, tool, store.ClassEffect, store.StepInDoubt))),
 		at("a session without a message", patchTitle),

@@ -174,7 +174,7 @@ var (
 		plain("turn", "x_turn", `key, inbox_id int, state, fate, crash_attempts int, error_attempts int, not_before int, waiting_since int,
 			error, leader, reply_context, inbound_id int, reply_id int, error_id int, claimed_at int, finished_at int, attempts`, "key"),
 		plain("step", "x_step", `turn, key, seq int, kind, state, class, name, call_id, arguments, request_sha256 blob, result blob,
-			input int, output int, cached_input int, reasoning int, cache_write int, duration_us int, recorded_at int`, "turn, key"),
+			input int, output int, cached_input int, reasoning int, cache_write int, duration_us int, recorded_at int, asks bool`, "turn, key"),
 		plain("delivery", "x_delivery", `event_id int, key, state, attempts int, crashes int, not_before int, channel, provider_id, boot_id, error,
 			maybe_duplicate bool, created_at int, updated_at int, resolved, parts int, reach int`, "event_id"),
 		plain("memory", "x_memory", "layer, n int, digested int, seen int, base, text, thread, event", "layer"),

@@ -1,16 +1,18 @@
 // Package approvals implements ApprovalService: a runner asks whether a command may leave
-// the sandbox, and a person answers.
+// the sandbox, and a person answers; and it keeps the policy for such commands.
 //
-//	         approve                begun, once
+//	         once, always           begun, once
 //	PENDING ---------> APPROVED ----------------> USED
-//	   |  \                |
-//	   |   `-- deny --> DENIED
-//	   +------ expiry -----+--> EXPIRED
+//	   |  \                |                       ^
+//	   |   `-- deny --> DENIED                      | the caller has a fallback
+//	   +------ expiry -----+--> EXPIRED ------------+ and there was no answer
 //
 // It promises that a question and its answer are on disk before anybody is notified of
 // them, that an approval is valid for the one command it names, once, under one lease,
-// and that a question without an answer in time is denied. Only the owner may answer
-// (the access table). It runs no command.
+// and that a question without an answer in time is denied, unless the policy of the agent
+// says otherwise (fallback). What the answer always adds to the policy is stored with the
+// answer, in one transaction. A policy that denies all commands when an approval is used
+// denies that one, too. Only the owner may answer (the access table). It runs no command.
 //
 // A question may be about a new agent instead of a command. Then this package writes what
 // the owner reads, from the very fields that the agent is created with, and creates the
@@ -25,6 +27,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -45,6 +48,9 @@ import (
 const (
 	maxWait    = time.Minute
 	maxPending = 100 // of one agent
+	// usable is how long after the answer an approval can be used: a runner that was killed
+	// meanwhile must start again, and claim the turn.
+	usable = 10 * time.Minute
 	// turnKeyParts are the parts of a turn's key, as thread.Event.Key makes it.
 	turnKeyParts = 3
 )
@@ -101,18 +107,20 @@ type Deps struct {
 	Leases    Leases
 	Approvals store.Approvals
 	Wakes     Wakes
-	Life      time.Duration // how long a question waits and its answer holds
+	Life      time.Duration // how long a question waits for an answer; 0: as the settings of its agent say
 	Make      Make
+	Log       *slog.Logger
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedApprovalServiceServer
 	Deps
+	uses uses
 }
 
 // New returns the service.
-func New(d Deps) *Service { return &Service{Deps: d} }
+func New(d Deps) *Service { return &Service{Deps: d, uses: uses{noted: map[string]time.Time{}}} }
 
 // RequestApproval stores a question and waits for its answer.
 func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {
@@ -137,7 +145,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	defer left.Stop()
 	for over := false; ; {
 		woken, done := s.Wakes.AwaitApproval()
-		a, first, err := s.take(ctx, asked.ID, fence.Token)
+		a, first, err := s.take(ctx, asked.ID, fence.Token, req.GetFallback())
 		if err != nil || a.State != pending || over {
 			done()
 			out := &registryv1.RequestApprovalResponse{Approval: message(a)}
@@ -183,12 +191,17 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		if len(waiting) == maxPending {
 			return a, fault.New(codes.ResourceExhausted, fault.Overloaded, fmt.Sprintf("agent '%s' has %d questions without an answer", req.GetAgentId(), maxPending), "answer some with 'agentctl approvals'")
 		}
+		life, err := s.life(ctx, req.GetAgentId())
+		if err != nil {
+			return a, err
+		}
 		now := time.Now()
 		a = store.Approval{
 			ID: newID(now), Agent: req.GetAgentId(), Thread: req.GetThreadId(), Key: req.GetKey(), Command: req.GetCommand(), Cwd: req.GetCwd(),
-			Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.Life),
+			Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(life),
+			Kind: kindOf(req), Tool: req.GetTool(), Summary: req.GetSummary(), Patterns: patternsText(req.GetPatterns()), External: req.GetExternal(),
 		}
-		if err := s.put(ctx, a, ""); !errors.Is(err, store.ErrMoved) { // else it was asked meanwhile
+		if err := s.put(ctx, a, "", nil); !errors.Is(err, store.ErrMoved) { // else it was asked meanwhile
 			return a, err
 		}
 	}
@@ -201,10 +214,30 @@ func newID(now time.Time) string {
 	return fmt.Sprintf("%011x%x", now.UnixMilli(), b)
 }
 
-// put stores a, whose stored state must be was, and wakes the waiters; store.ErrMoved when
-// it has another state.
-func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
-	err := s.Approvals.PutApproval(ctx, a, was)
+// life is how long a question of an agent waits.
+func (s *Service) life(ctx context.Context, agent string) (time.Duration, error) {
+	if s.Life > 0 {
+		return s.Life, nil
+	}
+	set, err := s.settings(ctx, agent)
+	if err != nil {
+		return 0, err
+	}
+	return set.Config.Tools.ApprovalTimeout, nil
+}
+
+func (s *Service) settings(ctx context.Context, agent string) (*agentdir.Agent, error) {
+	a, err := s.Agents.Get(agent)
+	if err != nil {
+		return nil, err
+	}
+	return s.Agents.Settings(ctx, a)
+}
+
+// put stores a, whose stored state must be was, with the policy that it changes, and wakes the
+// waiters; store.ErrMoved when one of them has been changed.
+func (s *Service) put(ctx context.Context, a store.Approval, was string, policy *store.ExecPolicy) error {
+	err := s.Approvals.PutApproval(ctx, a, was, policy)
 	if err == nil {
 		s.Wakes.ApprovalChanged()
 		return nil
@@ -215,10 +248,10 @@ func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
 	return s.Fault(a.Agent, "", err)
 }
 
-// change reads a question, applies next and stores the result, unless the state stays the
-// same. Of two concurrent changes one is repeated. A question whose time is over is closed
-// first.
-func (s *Service) change(ctx context.Context, id string, next func(*store.Approval) error) (store.Approval, error) {
+// change reads a question, applies next and stores the result with the policy that next
+// returns, unless the state stays the same. Of two concurrent changes one is repeated. A
+// question whose time is over is closed first.
+func (s *Service) change(ctx context.Context, id string, next func(*store.Approval) (*store.ExecPolicy, error)) (store.Approval, error) {
 	for {
 		a, there, err := s.Approvals.Approval(ctx, id, "", "")
 		switch {
@@ -228,12 +261,13 @@ func (s *Service) change(ctx context.Context, id string, next func(*store.Approv
 			return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such approval", "see 'agentctl approvals list'")
 		}
 		was := a.State
+		var policy *store.ExecPolicy
 		if (was == pending || was == approved) && time.Now().After(a.Expires) {
 			a.State = expired
-		} else if err := next(&a); err != nil || a.State == was {
+		} else if policy, err = next(&a); err != nil || a.State == was {
 			return a, err
 		}
-		if err := s.put(ctx, a, was); err != nil && !errors.Is(err, store.ErrMoved) {
+		if err := s.put(ctx, a, was, policy); err != nil && !errors.Is(err, store.ErrMoved) {
 			return a, err
 		} else if err == nil && a.State != expired {
 			return a, nil
@@ -242,17 +276,22 @@ func (s *Service) change(ctx context.Context, id string, next func(*store.Approv
 }
 
 // take returns the state of a question. It uses an approval, once; the repeat of a call
-// whose response was lost gets the same result under the same lease.
-func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Approval, first bool, err error) {
-	a, err = s.change(ctx, id, func(a *store.Approval) error {
-		first = a.State == approved
+// whose response was lost gets the same result under the same lease. With fallback a question
+// that got no answer in its time counts as an approval.
+func (s *Service) take(ctx context.Context, id string, token uint64, fallback bool) (a store.Approval, first bool, err error) {
+	a, err = s.change(ctx, id, func(a *store.Approval) (*store.ExecPolicy, error) {
+		first = a.State == approved || fallback && a.State == expired && a.Decision == ""
 		if a.State == used && a.Token != token {
-			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was already used", "ask again for a new run of the command")
+			return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was already used", "ask again for a new run of the command")
 		}
-		if first {
-			a.State, a.Token = used, token
+		if !first {
+			return nil, nil
 		}
-		return nil
+		denies, err := s.denies(ctx, *a)
+		if a.State, a.Token = used, token; denies {
+			first, a.State, a.Decision, a.By = false, denied, decisionDeny, "tools.exec.security deny"
+		}
+		return nil, err
 	})
 	return a, first, err
 }
@@ -270,26 +309,62 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 			return nil, s.Fault(asked.Agent, "", err)
 		}
 	}
-	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) error {
+	decision, by := decisionOf(ctx, req)
+	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) (*store.ExecPolicy, error) {
 		switch {
 		case over && a.State == pending:
-			a.State = expired
-			return nil
-		case over && a.State == expired:
-			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "agent '"+a.Agent+"' no longer waits for an answer: the turn that asked has ended",
+			closeOf(a)
+			return nil, nil
+		case a.State == expired && a.By == endOfTurn:
+			return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "agent '"+a.Agent+"' no longer waits for an answer: the turn that asked has ended",
 				"nothing was run; the agent asks again if it still needs approval")
 		case a.State != pending:
-			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already", "the agent will ask again if it still wants to")
+			return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already"+answered(*a), "the agent will ask again if it still wants to")
+		case decision == decisionAlways && a.Patterns == "":
+			return nil, wire.Bad("this question cannot be answered with always: what it is about cannot be allowed in advance", "approve it once")
 		}
-		if a.State = denied; req.GetApprove() {
-			a.State = approved
+		now := time.Now()
+		a.Decision, a.By = decision, by
+		if decision == decisionDeny {
+			a.State, a.Expires = denied, now
+			return nil, nil
 		}
-		return nil
+		a.State, a.Expires = approved, now.Add(usable)
+		if decision == decisionAlways {
+			return s.withPatterns(ctx, *a)
+		}
+		return nil, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
+}
+
+// endOfTurn is who has answered a question whose turn has ended without an answer.
+const endOfTurn = "the end of the turn"
+
+func closeOf(a *store.Approval) {
+	a.State, a.Decision, a.By, a.Expires = expired, decisionDeny, endOfTurn, time.Now()
+}
+
+// Cancel closes the questions of a turn that has ended without a reply. One that it misses is
+// closed by its answer or its time.
+func (s *Service) Cancel(ctx context.Context, agent, turn string) {
+	list, err := s.Approvals.Approvals(ctx, "", agent, pending, maxPending)
+	for _, a := range list {
+		if err == nil && strings.HasPrefix(a.Key, turn+":") {
+			_, err = s.change(ctx, a.ID, func(a *store.Approval) (*store.ExecPolicy, error) {
+				if a.State == pending {
+					closeOf(a)
+				}
+				return nil, nil
+			})
+		}
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "the questions of a turn that has ended are not closed", "agent_id", agent, "error", fault.Chain(err))
+	}
 }
 
 // over reports whether the turn that asked has its fate, or is gone. The key of a question
@@ -393,5 +468,6 @@ func message(a store.Approval) *registryv1.Approval {
 	return &registryv1.Approval{
 		ApprovalId: a.ID, AgentId: a.Agent, ThreadId: a.Thread, Key: a.Key, Command: a.Command, Cwd: a.Cwd, Reason: a.Reason, Digest: a.Digest,
 		State: st, RequestedAt: timestamppb.New(a.Requested), ExpiresAt: timestamppb.New(a.Expires),
+		Kind: kinds[a.Kind], Tool: a.Tool, Summary: a.Summary, Patterns: patterns(a.Patterns), External: a.External, Decision: decisions[a.Decision], By: a.By,
 	}
 }

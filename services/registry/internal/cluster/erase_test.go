@@ -62,6 +62,12 @@ func TestErasePeerShared(t *testing.T) {
 	w.Asks("a1", "bob", bobs)
 	w.Asks("a1", "bob", bobs+" again")
 	w.Asks("a1", "carol", carols)
+	if _, err := w.Approvals.SetExecPolicy(t.Context(), &registryv1.SetExecPolicyRequest{Json: `{"version":1,"agents":{"a1":{"allowlist":[{"pattern":"/x","lastUsedCommand":"` + bobs + `"}]}}}`}); err != nil {
+		t.Fatal(err)
+	}
+	if all := string(w.Export("a1", "bob")); !strings.Contains(all, `"command":"echo `+bobs+`"`) || strings.Contains(all, carols) {
+		t.Error("the question about bob is not exported, or that about carol is")
+	}
 	for name, words := range map[string]string{"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "memory/past/thread-threads%2Fpeers%2Fmain-bob.7.md": bobs, "memory/user-main-carol.md": carols} {
 		backendtest.Must(t, backendtest.Must2(w.Agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: "a1", Name: name, Content: []byte(words)})), nil)
 	}

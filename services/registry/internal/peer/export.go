@@ -34,6 +34,7 @@ type archive struct {
 //	threads/.../events-1.jsonl
 //	turns-1.jsonl                  what became of each message, with every step
 //	deliveries-1.jsonl             what became of each reply
+//	approvals-1.jsonl              what people were asked, and who answered
 //	memory/*.md, sessions/*.jsonl  as they are
 func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
 	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second)}
@@ -48,7 +49,7 @@ func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.copies} {
+	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.approvals, f.copies} {
 		if err := step(ctx, c, a); err != nil {
 			return err
 		}
@@ -144,6 +145,32 @@ func (f *Data) deliveries(ctx context.Context, c Deps, a *archive) error {
 		}
 	}
 	return a.flush()
+}
+
+func (f *Data) approvals(ctx context.Context, c Deps, a *archive) error {
+	a.begin("approvals")
+	mine := f.records()
+	for after := ""; ; {
+		list, err := c.Questions.Approvals(ctx, after, f.agent.ID, "", page)
+		if err != nil {
+			return c.Fault(f.agent.ID, "", err)
+		}
+		for _, q := range list {
+			after = q.ID
+			if !mine.Asked(q.Thread, q.Key) {
+				continue
+			}
+			if err := a.value(map[string]any{
+				"id": q.ID, "thread_id": q.Thread, "key": q.Key, "kind": q.Kind, "tool": q.Tool, "summary": q.Summary, "command": q.Command, "cwd": q.Cwd, "reason": q.Reason,
+				"state": q.State, "decision": q.Decision, "by": q.By, "requested_at": q.Requested.UTC(), "expires_at": q.Expires.UTC(),
+			}); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return a.flush()
+		}
+	}
 }
 
 func (f *Data) copies(ctx context.Context, c Deps, a *archive) error {

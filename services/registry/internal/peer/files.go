@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -49,6 +50,28 @@ func (f *Data) records() store.PeerRecords {
 		s.Turns = append(s.Turns, p.Turns...)
 	}
 	return s
+}
+
+// eraseUses empties the last commands in the allow list of the agent: each may be of the peer. The
+// rows that it replaces are gone from the files of the home after eraseFiles.
+func (f *Data) eraseUses(ctx context.Context, c Deps) error {
+	for {
+		p, err := c.Questions.ExecPolicy(ctx)
+		if err != nil || p.Version == 0 {
+			return c.Fault(f.agent.ID, "", err)
+		}
+		d, err := execpolicy.Parse(p.Body)
+		if err != nil || !d.ForgetCommands(f.agent.ID) {
+			return err
+		}
+		if p.Body, err = d.JSON(); err != nil {
+			return err
+		}
+		p.Version++
+		if err := c.Questions.PutExecPolicy(ctx, p); !errors.Is(err, store.ErrMoved) {
+			return c.Fault(f.agent.ID, "", err)
+		}
+	}
 }
 
 // eraseFiles erases files, questions and lines of the log.

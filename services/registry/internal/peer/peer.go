@@ -98,6 +98,14 @@ type Leases interface {
 	Get(ctx context.Context, resource string) (lease.Record, bool, error)
 }
 
+// Questions lists what people were asked, and has the policy for commands, which names the last
+// command of each entry.
+type Questions interface {
+	Approvals(ctx context.Context, after, agent, state string, limit int) ([]store.Approval, error)
+	ExecPolicy(ctx context.Context) (store.ExecPolicy, error)
+	PutExecPolicy(ctx context.Context, p store.ExecPolicy) error
+}
+
 // Wakes notifies the calls that wait for a question or an answer.
 type Wakes interface{ ApprovalChanged() }
 
@@ -113,11 +121,12 @@ type Store interface {
 // Deps are the dependencies of Find, Export and Erase.
 type Deps struct {
 	wire.Faults
-	Store  Store
-	Agents Agents
-	Leases Leases
-	Wakes  Wakes
-	Log    wire.Log
+	Store     Store
+	Questions Questions
+	Agents    Agents
+	Leases    Leases
+	Wakes     Wakes
+	Log       wire.Log
 }
 
 // Find finds a peer of an agent. Errors: THREAD_NOT_FOUND, INVALID_ARGUMENT.
@@ -223,6 +232,9 @@ func (f *Data) conversation(ctx context.Context, c Deps, id string, inbox store.
 // Erase erases the data. Errors: LEASE_HELD, TURN_BEGUN.
 func (f *Data) Erase(ctx context.Context, c Deps) error {
 	if err := f.checkIdle(ctx, c); err != nil {
+		return err
+	}
+	if err := f.eraseUses(ctx, c); err != nil {
 		return err
 	}
 	if err := f.eraseFiles(ctx, c); err != nil {

@@ -78,6 +78,19 @@ type Wakes interface {
 	Again() <-chan time.Time
 }
 
+// Approvals decides what of a turn asks a person.
+type Approvals interface {
+	// Bound makes the policy for commands in an agent's settings at least as strict as that of
+	// the installation.
+	Bound(ctx context.Context, agent string, c *registryv1.TurnConfig) error
+	// NotBegun marks the steps of a turn that wait for a person.
+	NotBegun(ctx context.Context, agent, turn string, steps []*registryv1.Step) error
+	// Cancel closes the questions of a turn that has ended without a reply.
+	Cancel(ctx context.Context, agent, turn string)
+	// Used records that entries of an allow list let a command run; nil: none did.
+	Used(ctx context.Context, agent string, use *registryv1.ExecUse)
+}
+
 // Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
@@ -89,6 +102,7 @@ type Deps struct {
 	Log        wire.Log
 	Memory     *memory.Files
 	Quota      *admission.Quota
+	Approvals  Approvals
 	Generation *store.Generation
 }
 

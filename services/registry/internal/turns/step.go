@@ -41,6 +41,9 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	}
 	point(label, ".after")
 	a.Use(req.GetThreadId(), req.GetKey(), rec.Steps)
+	for _, st := range req.GetSteps() {
+		s.Approvals.Used(ctx, a.ID, st.GetExecUse())
+	}
 	if len(rec.Says) > 0 {
 		s.Replies.SayStored(ctx, a, req.GetThreadId())
 	}

@@ -139,6 +139,12 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
 		}
+		if err := s.Approvals.Bound(ctx, a.ID, out.GetConfig()); err != nil {
+			return nil, err
+		}
+		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
+			return nil, err
+		}
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
@@ -219,6 +225,9 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
 	point(label, ".after")
+	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
+		s.Approvals.Cancel(ctx, a.ID, key)
+	}
 	if !done.Already {
 		a.Use(r.Thread, key, fin.Steps)
 		s.spend(ctx, a, set, c.Source, req)

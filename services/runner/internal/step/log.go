@@ -11,6 +11,9 @@ import (
 // InterruptedText is what the journal says about a call of a program that was interrupted.
 const InterruptedText = "interrupted in the middle: what it was doing then may have happened or not"
 
+// notBegunText is what the journal says about a call that waited for a person and is given up.
+const notBegunText = "nothing was run: the model of the agent was changed while a person was asked"
+
 // Log is what the journal holds of one turn, as far as it is known here. The
 // zero value with Tools is an empty one.
 type Log struct {
@@ -76,9 +79,13 @@ func (l *Log) Open() (open []*registrypb.Step) {
 }
 
 // InDoubt are the open tools as they are to be journaled when no one will end
-// them: in doubt.
+// them: in doubt, unless they still waited for a person.
 func (l *Log) InDoubt() (rows []*registrypb.Step) {
 	for _, s := range l.Open() {
+		if s.GetNotBegun() {
+			rows = append(rows, WithResult(s, registrypb.StepState_STEP_STATE_DONE, toolset.Problem(notBegunText)))
+			continue
+		}
 		rows = append(rows, WithResult(s, registrypb.StepState_STEP_STATE_IN_DOUBT, toolset.Problem(toolset.Unknown)))
 	}
 	return rows

@@ -83,10 +83,11 @@ func (c *Calls) Intents(key func(n int) string, calls []model.ToolCall) []*regis
 
 func (c *Calls) intent(key string, n int, made model.ToolCall) *registrypb.Step {
 	sum := sha256.Sum256(made.Arguments)
+	call := c.call(key, n, made)
 	return &registrypb.Step{
 		Seq: c.Journal.NextSeq(), Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: key, RequestSha256: sum[:],
-		Class: classes[c.Set.Class(c.call(key, n, made))], State: registrypb.StepState_STEP_STATE_INTENT,
-		Name: made.Name, CallId: made.ID, Arguments: string(made.Arguments),
+		Class: classes[c.Set.Class(call)], State: registrypb.StepState_STEP_STATE_INTENT,
+		Name: made.Name, CallId: made.ID, Arguments: string(made.Arguments), Asks: c.Set.asks(call),
 	}
 }
 
@@ -168,6 +169,7 @@ func (c *Calls) uses(ctx context.Context, key func(n int) string, calls []model.
 			u.row = c.intent(key(n), n, made)
 			missing = append(missing, u.row)
 		}
+		u.call.Asks = u.row.GetAsks()
 		uses[i] = u
 	}
 	if missing == nil {
@@ -190,7 +192,7 @@ func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
 		return nil
 	}
 	first := open[0]
-	first.begun = first.row.GetKey() == begun
+	first.begun = first.row.GetKey() == begun && !first.row.GetNotBegun()
 	c.Watcher.ToolStart(first.n, first.made)
 	first.shown = true
 	var err error
@@ -301,7 +303,7 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	}
 	done := proto.CloneOf(u.row)
 	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(u.call), u.made.Note)
-	done.Duration = durationpb.New(time.Since(start))
+	done.Duration, done.ExecUse = durationpb.New(time.Since(start)), result.ExecUse
 	u.done = done
 }
 
@@ -314,7 +316,7 @@ func (c *Calls) outcome(ctx context.Context, u *use) Result {
 	tool, refusal := c.Set.decide(u.call)
 	_, finishes := tool.(Finisher)
 	switch {
-	case refusal == "" && classes[tool.Class(u.call)] != u.row.GetClass():
+	case refusal == "" && u.reads() && tool.Class(u.call) != Read:
 		return Failed("nothing was run: the call was refused when it was made, and the settings have changed since; make it again")
 	case finishes && u.begun && u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT:
 		return tool.Run(ctx, u.call)

@@ -4,6 +4,7 @@
 //	answer ---> Intents: name, class --> journaled with the answer (T4)
 //	intents --> Use: nothing begun, or repeatable --> Run (T5) --> result (T6)
 //	                 an effect that may have begun --> in doubt, nothing runs
+//	                 an effect that asks a person, with no approval used --> Run, which asks
 //
 // The calls of one answer are made in their order. Adjacent calls of class read are a group:
 // they run together, at most [Parallel] at once, and their results are journaled in one

@@ -76,6 +76,13 @@ type Varying interface {
 	In(c *registrypb.TurnConfig, offers func(name string) bool) Tool
 }
 
+// Asker is a tool that asks a person before it begins some of its calls.
+type Asker interface {
+	// Asks reports whether a call is asked for. The answer is journaled with the intent: a
+	// call that asks has not begun as long as no approval of it is used.
+	Asks(c Call) bool
+}
+
 // Spec describes a tool. Name, Description and Schema are what a model gets; their bytes
 // are part of every prompt.
 type Spec struct {
@@ -108,6 +115,9 @@ type Call struct {
 	// Problem is why the call cannot be made; empty: it can ([model.ToolCall]).
 	Problem string
 	Place   Place
+	// Asks is what the [Asker] decided when the intent was journaled. A call that asks goes on
+	// to ask, whatever the settings say now.
+	Asks bool
 	// Progress is given what the call prints while it runs, from any goroutine; nil: it is
 	// not read.
 	Progress func(text string)
@@ -125,6 +135,8 @@ type Result struct {
 	Bounded bool
 	// Messages are sent to the peer when the result is journaled, and only then.
 	Messages []Message
+	// ExecUse is what let a command run; nil: no entry of an allow list did.
+	ExecUse *registrypb.ExecUse
 }
 
 // Message is a message to the peer of the turn.
@@ -291,6 +303,13 @@ func (s Set) Class(c Call) Class {
 		return Read
 	}
 	return tool.Class(c)
+}
+
+// asks reports whether a person is asked before a call begins.
+func (s Set) asks(c Call) bool {
+	tool, refusal := s.decide(c)
+	a, ok := tool.(Asker)
+	return ok && refusal == "" && a.Asks(c)
 }
 
 // Run makes one call; the result of one that is refused says why.

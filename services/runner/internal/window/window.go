@@ -326,7 +326,7 @@ func (r *Requests) job(trusted func(context.Context) error) memory.Job {
 func Place(c *registrypb.TurnConfig, agentID, threadID string) pai.Place {
 	mode := c.GetSandboxMode()
 	if c.GetAskApproval() {
-		mode += " with approvals: ask" // its commands could not be approved, so it is refused
+		mode += " with a policy for commands" // it could not be asked for each, so the program is refused
 	}
 	return pai.Place{AgentID: agentID, ThreadID: threadID, SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir()}
 }

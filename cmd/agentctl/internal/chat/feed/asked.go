@@ -30,16 +30,22 @@ func (s *Source) Asks(ctx context.Context) {
 	}
 }
 
+// answers are the beginnings of what is shown after an answer.
+var answers = map[registry.ApprovalDecision]string{
+	registry.ApprovalDecision_APPROVAL_DECISION_ONCE: "approved, once: ", registry.ApprovalDecision_APPROVAL_DECISION_ALWAYS: "approved, always: ",
+	registry.ApprovalDecision_APPROVAL_DECISION_DENY: "denied: ",
+}
+
 // gist is how many columns of a command are repeated after the answer.
 const gist = 50
 
-// Answer says yes or no to a command.
-func (s *Source) Answer(ctx context.Context, id string, yes bool) tea.Cmd {
+// Answer answers the question about a command.
+func (s *Source) Answer(ctx context.Context, id string, d registry.ApprovalDecision) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
-		r, err := s.Env.Approvals().ResolveApproval(ctx, &registry.ResolveApprovalRequest{ApprovalId: id, Approve: yes})
+		r, err := s.Env.Approvals().ResolveApproval(ctx, &registry.ResolveApprovalRequest{ApprovalId: id, Decision: d})
 		if err != nil {
 			return "", err
 		}
-		return map[bool]string{true: "approved, once: ", false: "denied: "}[yes] + ansi.Truncate(screen.Line(r.GetApproval().GetCommand()), gist, "…"), nil
+		return answers[d] + ansi.Truncate(screen.Line(r.GetApproval().GetCommand()), gist, "…"), nil
 	})
 }

@@ -24,6 +24,132 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ApprovalKind is what a question is about.
+type ApprovalKind int32
+
+const (
+	// APPROVAL_KIND_UNSPECIFIED is a command, of an earlier version.
+	ApprovalKind_APPROVAL_KIND_UNSPECIFIED ApprovalKind = 0
+	// APPROVAL_KIND_EXEC is a command on the host.
+	ApprovalKind_APPROVAL_KIND_EXEC ApprovalKind = 1
+	// APPROVAL_KIND_ELEVATED is a command that asked to leave the sandbox.
+	ApprovalKind_APPROVAL_KIND_ELEVATED ApprovalKind = 2
+	// APPROVAL_KIND_NETWORK is a command in the sandbox with the network open.
+	ApprovalKind_APPROVAL_KIND_NETWORK ApprovalKind = 3
+	// APPROVAL_KIND_TOOL is the call of another tool.
+	ApprovalKind_APPROVAL_KIND_TOOL ApprovalKind = 4
+	// APPROVAL_KIND_AGENT is a new agent.
+	ApprovalKind_APPROVAL_KIND_AGENT ApprovalKind = 5
+	// APPROVAL_KIND_PLAN is a plan.
+	ApprovalKind_APPROVAL_KIND_PLAN ApprovalKind = 6
+)
+
+// Enum value maps for ApprovalKind.
+var (
+	ApprovalKind_name = map[int32]string{
+		0: "APPROVAL_KIND_UNSPECIFIED",
+		1: "APPROVAL_KIND_EXEC",
+		2: "APPROVAL_KIND_ELEVATED",
+		3: "APPROVAL_KIND_NETWORK",
+		4: "APPROVAL_KIND_TOOL",
+		5: "APPROVAL_KIND_AGENT",
+		6: "APPROVAL_KIND_PLAN",
+	}
+	ApprovalKind_value = map[string]int32{
+		"APPROVAL_KIND_UNSPECIFIED": 0,
+		"APPROVAL_KIND_EXEC":        1,
+		"APPROVAL_KIND_ELEVATED":    2,
+		"APPROVAL_KIND_NETWORK":     3,
+		"APPROVAL_KIND_TOOL":        4,
+		"APPROVAL_KIND_AGENT":       5,
+		"APPROVAL_KIND_PLAN":        6,
+	}
+)
+
+func (x ApprovalKind) Enum() *ApprovalKind {
+	p := new(ApprovalKind)
+	*p = x
+	return p
+}
+
+func (x ApprovalKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_approval_proto_enumTypes[0].Descriptor()
+}
+
+func (ApprovalKind) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_approval_proto_enumTypes[0]
+}
+
+func (x ApprovalKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalKind.Descriptor instead.
+func (ApprovalKind) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{0}
+}
+
+// ApprovalDecision is an answer.
+type ApprovalDecision int32
+
+const (
+	// APPROVAL_DECISION_UNSPECIFIED is no answer.
+	ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED ApprovalDecision = 0
+	// APPROVAL_DECISION_ONCE lets it happen once.
+	ApprovalDecision_APPROVAL_DECISION_ONCE ApprovalDecision = 1
+	// APPROVAL_DECISION_ALWAYS lets it happen, and adds the patterns to the allow list.
+	ApprovalDecision_APPROVAL_DECISION_ALWAYS ApprovalDecision = 2
+	// APPROVAL_DECISION_DENY is a no.
+	ApprovalDecision_APPROVAL_DECISION_DENY ApprovalDecision = 3
+)
+
+// Enum value maps for ApprovalDecision.
+var (
+	ApprovalDecision_name = map[int32]string{
+		0: "APPROVAL_DECISION_UNSPECIFIED",
+		1: "APPROVAL_DECISION_ONCE",
+		2: "APPROVAL_DECISION_ALWAYS",
+		3: "APPROVAL_DECISION_DENY",
+	}
+	ApprovalDecision_value = map[string]int32{
+		"APPROVAL_DECISION_UNSPECIFIED": 0,
+		"APPROVAL_DECISION_ONCE":        1,
+		"APPROVAL_DECISION_ALWAYS":      2,
+		"APPROVAL_DECISION_DENY":        3,
+	}
+)
+
+func (x ApprovalDecision) Enum() *ApprovalDecision {
+	p := new(ApprovalDecision)
+	*p = x
+	return p
+}
+
+func (x ApprovalDecision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalDecision) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_approval_proto_enumTypes[1].Descriptor()
+}
+
+func (ApprovalDecision) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_approval_proto_enumTypes[1]
+}
+
+func (x ApprovalDecision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalDecision.Descriptor instead.
+func (ApprovalDecision) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{1}
+}
+
 // ApprovalState is where a question stands.
 type ApprovalState int32
 
@@ -73,11 +199,11 @@ func (x ApprovalState) String() string {
 }
 
 func (ApprovalState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_approval_proto_enumTypes[0].Descriptor()
+	return file_theclaw_registry_v1_approval_proto_enumTypes[2].Descriptor()
 }
 
 func (ApprovalState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_approval_proto_enumTypes[0]
+	return &file_theclaw_registry_v1_approval_proto_enumTypes[2]
 }
 
 func (x ApprovalState) Number() protoreflect.EnumNumber {
@@ -86,7 +212,393 @@ func (x ApprovalState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApprovalState.Descriptor instead.
 func (ApprovalState) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+}
+
+// ExecPolicy decides on commands that leave the sandbox or have the network.
+type ExecPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// security is deny, allowlist or full.
+	Security string `protobuf:"bytes,1,opt,name=security,proto3" json:"security,omitempty"`
+	// ask is off, on-miss or always.
+	Ask string `protobuf:"bytes,2,opt,name=ask,proto3" json:"ask,omitempty"`
+	// ask_fallback decides as a security when a question got no answer.
+	AskFallback string `protobuf:"bytes,3,opt,name=ask_fallback,json=askFallback,proto3" json:"ask_fallback,omitempty"`
+	// allowlist of the agent.
+	Allowlist []*ExecEntry `protobuf:"bytes,4,rep,name=allowlist,proto3" json:"allowlist,omitempty"`
+	// safe_bins are names of programs that may run as long as no argument is a file.
+	SafeBins      []string `protobuf:"bytes,5,rep,name=safe_bins,json=safeBins,proto3" json:"safe_bins,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecPolicy) Reset() {
+	*x = ExecPolicy{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecPolicy) ProtoMessage() {}
+
+func (x *ExecPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecPolicy.ProtoReflect.Descriptor instead.
+func (*ExecPolicy) Descriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ExecPolicy) GetSecurity() string {
+	if x != nil {
+		return x.Security
+	}
+	return ""
+}
+
+func (x *ExecPolicy) GetAsk() string {
+	if x != nil {
+		return x.Ask
+	}
+	return ""
+}
+
+func (x *ExecPolicy) GetAskFallback() string {
+	if x != nil {
+		return x.AskFallback
+	}
+	return ""
+}
+
+func (x *ExecPolicy) GetAllowlist() []*ExecEntry {
+	if x != nil {
+		return x.Allowlist
+	}
+	return nil
+}
+
+func (x *ExecPolicy) GetSafeBins() []string {
+	if x != nil {
+		return x.SafeBins
+	}
+	return nil
+}
+
+// ExecEntry allows a program.
+type ExecEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pattern of the path of the program: * within a segment, ** across.
+	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// args are the words that must follow; empty: any may.
+	Args          []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecEntry) Reset() {
+	*x = ExecEntry{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecEntry) ProtoMessage() {}
+
+func (x *ExecEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecEntry.ProtoReflect.Descriptor instead.
+func (*ExecEntry) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExecEntry) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *ExecEntry) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+// ExecUse reports that entries of the agent's allow list let a command run.
+type ExecUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// entries that matched.
+	Entries []*ExecEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// command as the model wrote it.
+	Command       string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecUse) Reset() {
+	*x = ExecUse{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecUse) ProtoMessage() {}
+
+func (x *ExecUse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecUse.ProtoReflect.Descriptor instead.
+func (*ExecUse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ExecUse) GetEntries() []*ExecEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ExecUse) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+// GetExecPolicyRequest is empty.
+type GetExecPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetExecPolicyRequest) Reset() {
+	*x = GetExecPolicyRequest{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetExecPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetExecPolicyRequest) ProtoMessage() {}
+
+func (x *GetExecPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetExecPolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetExecPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
+}
+
+// GetExecPolicyResponse is the policy.
+type GetExecPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// json of the policy in the form of exec-approvals.json; empty: there is none, and no
+	// agent is bound.
+	Json string `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	// version of it; 0: there is none.
+	Version       int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetExecPolicyResponse) Reset() {
+	*x = GetExecPolicyResponse{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetExecPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetExecPolicyResponse) ProtoMessage() {}
+
+func (x *GetExecPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetExecPolicyResponse.ProtoReflect.Descriptor instead.
+func (*GetExecPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetExecPolicyResponse) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+func (x *GetExecPolicyResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// SetExecPolicyRequest replaces the policy.
+type SetExecPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// json in the form of exec-approvals.json, version 1.
+	Json string `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	// version that the caller read; 0: there was none.
+	Version       int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetExecPolicyRequest) Reset() {
+	*x = SetExecPolicyRequest{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetExecPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetExecPolicyRequest) ProtoMessage() {}
+
+func (x *SetExecPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetExecPolicyRequest.ProtoReflect.Descriptor instead.
+func (*SetExecPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetExecPolicyRequest) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+func (x *SetExecPolicyRequest) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// SetExecPolicyResponse is the new state.
+type SetExecPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version it has now.
+	Version       int64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetExecPolicyResponse) Reset() {
+	*x = SetExecPolicyResponse{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetExecPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetExecPolicyResponse) ProtoMessage() {}
+
+func (x *SetExecPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetExecPolicyResponse.ProtoReflect.Descriptor instead.
+func (*SetExecPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SetExecPolicyResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
 }
 
 // Approval is a question and its answer.
@@ -112,15 +624,29 @@ type Approval struct {
 	State ApprovalState `protobuf:"varint,9,opt,name=state,proto3,enum=theclaw.registry.v1.ApprovalState" json:"state,omitempty"`
 	// requested_at is when it was asked.
 	RequestedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
-	// expires_at is when no answer becomes no.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// expires_at is when no answer becomes no, and after a yes when it can no longer be used.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// kind of what is asked for.
+	Kind ApprovalKind `protobuf:"varint,12,opt,name=kind,proto3,enum=theclaw.registry.v1.ApprovalKind" json:"kind,omitempty"`
+	// tool that is called.
+	Tool string `protobuf:"bytes,13,opt,name=tool,proto3" json:"tool,omitempty"`
+	// summary is what is asked for in one line, as the model wrote it.
+	Summary string `protobuf:"bytes,14,opt,name=summary,proto3" json:"summary,omitempty"`
+	// patterns that the answer always adds to the allow list; empty: it is not possible.
+	Patterns []*ExecEntry `protobuf:"bytes,15,rep,name=patterns,proto3" json:"patterns,omitempty"`
+	// external means that text from outside takes part in the conversation.
+	External bool `protobuf:"varint,16,opt,name=external,proto3" json:"external,omitempty"`
+	// decision is the answer; unspecified: none.
+	Decision ApprovalDecision `protobuf:"varint,17,opt,name=decision,proto3,enum=theclaw.registry.v1.ApprovalDecision" json:"decision,omitempty"`
+	// by is who answered; empty when no one did.
+	By            string `protobuf:"bytes,18,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -132,7 +658,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -145,7 +671,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Approval) GetApprovalId() string {
@@ -225,6 +751,55 @@ func (x *Approval) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Approval) GetKind() ApprovalKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ApprovalKind_APPROVAL_KIND_UNSPECIFIED
+}
+
+func (x *Approval) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *Approval) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Approval) GetPatterns() []*ExecEntry {
+	if x != nil {
+		return x.Patterns
+	}
+	return nil
+}
+
+func (x *Approval) GetExternal() bool {
+	if x != nil {
+		return x.External
+	}
+	return false
+}
+
+func (x *Approval) GetDecision() ApprovalDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED
+}
+
+func (x *Approval) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // RequestApprovalRequest is a question.
 type RequestApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -247,14 +822,27 @@ type RequestApprovalRequest struct {
 	// create_agent is what is asked for, instead of a command: command and digest are
 	// made of it, and the registry makes the agent when the approval is used. Only an
 	// agent that may create agents asks for that; PERMISSION_DENIED otherwise.
-	CreateAgent   *NewAgent `protobuf:"bytes,9,opt,name=create_agent,json=createAgent,proto3" json:"create_agent,omitempty"`
+	CreateAgent *NewAgent `protobuf:"bytes,9,opt,name=create_agent,json=createAgent,proto3" json:"create_agent,omitempty"`
+	// kind of what is asked for; with create_agent it is AGENT.
+	Kind ApprovalKind `protobuf:"varint,10,opt,name=kind,proto3,enum=theclaw.registry.v1.ApprovalKind" json:"kind,omitempty"`
+	// tool that is called.
+	Tool string `protobuf:"bytes,11,opt,name=tool,proto3" json:"tool,omitempty"`
+	// summary of it in one line.
+	Summary string `protobuf:"bytes,12,opt,name=summary,proto3" json:"summary,omitempty"`
+	// patterns that the answer always would add.
+	Patterns []*ExecEntry `protobuf:"bytes,13,rep,name=patterns,proto3" json:"patterns,omitempty"`
+	// external means that text from outside takes part in the conversation.
+	External bool `protobuf:"varint,14,opt,name=external,proto3" json:"external,omitempty"`
+	// fallback lets it happen when the time is over without an answer: the approval is then
+	// USED, without a decision.
+	Fallback      bool `protobuf:"varint,15,opt,name=fallback,proto3" json:"fallback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RequestApprovalRequest) Reset() {
 	*x = RequestApprovalRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +854,7 @@ func (x *RequestApprovalRequest) String() string {
 func (*RequestApprovalRequest) ProtoMessage() {}
 
 func (x *RequestApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +867,7 @@ func (x *RequestApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestApprovalRequest.ProtoReflect.Descriptor instead.
 func (*RequestApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RequestApprovalRequest) GetAgentId() string {
@@ -345,6 +933,48 @@ func (x *RequestApprovalRequest) GetCreateAgent() *NewAgent {
 	return nil
 }
 
+func (x *RequestApprovalRequest) GetKind() ApprovalKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ApprovalKind_APPROVAL_KIND_UNSPECIFIED
+}
+
+func (x *RequestApprovalRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *RequestApprovalRequest) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *RequestApprovalRequest) GetPatterns() []*ExecEntry {
+	if x != nil {
+		return x.Patterns
+	}
+	return nil
+}
+
+func (x *RequestApprovalRequest) GetExternal() bool {
+	if x != nil {
+		return x.External
+	}
+	return false
+}
+
+func (x *RequestApprovalRequest) GetFallback() bool {
+	if x != nil {
+		return x.Fallback
+	}
+	return false
+}
+
 // NewAgent is an agent that an agent wants to be made.
 type NewAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,7 +992,7 @@ type NewAgent struct {
 
 func (x *NewAgent) Reset() {
 	*x = NewAgent{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +1004,7 @@ func (x *NewAgent) String() string {
 func (*NewAgent) ProtoMessage() {}
 
 func (x *NewAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +1017,7 @@ func (x *NewAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewAgent.ProtoReflect.Descriptor instead.
 func (*NewAgent) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NewAgent) GetAgentId() string {
@@ -432,7 +1062,7 @@ type RequestApprovalResponse struct {
 
 func (x *RequestApprovalResponse) Reset() {
 	*x = RequestApprovalResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +1074,7 @@ func (x *RequestApprovalResponse) String() string {
 func (*RequestApprovalResponse) ProtoMessage() {}
 
 func (x *RequestApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +1087,7 @@ func (x *RequestApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestApprovalResponse.ProtoReflect.Descriptor instead.
 func (*RequestApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RequestApprovalResponse) GetApproval() *Approval {
@@ -491,7 +1121,7 @@ type ListApprovalsRequest struct {
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +1133,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +1146,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListApprovalsRequest) GetAgentId() string {
@@ -560,7 +1190,7 @@ type ListApprovalsResponse struct {
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +1202,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +1215,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -611,7 +1241,7 @@ type WatchApprovalsRequest struct {
 
 func (x *WatchApprovalsRequest) Reset() {
 	*x = WatchApprovalsRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +1253,7 @@ func (x *WatchApprovalsRequest) String() string {
 func (*WatchApprovalsRequest) ProtoMessage() {}
 
 func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +1266,7 @@ func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{13}
 }
 
 // WatchApprovalsResponse is one question as it stands now.
@@ -650,7 +1280,7 @@ type WatchApprovalsResponse struct {
 
 func (x *WatchApprovalsResponse) Reset() {
 	*x = WatchApprovalsResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +1292,7 @@ func (x *WatchApprovalsResponse) String() string {
 func (*WatchApprovalsResponse) ProtoMessage() {}
 
 func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +1305,7 @@ func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchApprovalsResponse) GetApproval() *Approval {
@@ -690,15 +1320,19 @@ type ResolveApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// approval_id of the question.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	// approve is the answer.
-	Approve       bool `protobuf:"varint,2,opt,name=approve,proto3" json:"approve,omitempty"`
+	// approve is the answer where decision is unspecified: once, or deny.
+	Approve bool `protobuf:"varint,2,opt,name=approve,proto3" json:"approve,omitempty"`
+	// decision is the answer.
+	Decision ApprovalDecision `protobuf:"varint,3,opt,name=decision,proto3,enum=theclaw.registry.v1.ApprovalDecision" json:"decision,omitempty"`
+	// by is the person on whose behalf the caller answers; empty: the caller.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResolveApprovalRequest) Reset() {
 	*x = ResolveApprovalRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +1344,7 @@ func (x *ResolveApprovalRequest) String() string {
 func (*ResolveApprovalRequest) ProtoMessage() {}
 
 func (x *ResolveApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +1357,7 @@ func (x *ResolveApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApprovalRequest.ProtoReflect.Descriptor instead.
 func (*ResolveApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolveApprovalRequest) GetApprovalId() string {
@@ -740,6 +1374,20 @@ func (x *ResolveApprovalRequest) GetApprove() bool {
 	return false
 }
 
+func (x *ResolveApprovalRequest) GetDecision() ApprovalDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED
+}
+
+func (x *ResolveApprovalRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // ResolveApprovalResponse is the question as it stands.
 type ResolveApprovalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -751,7 +1399,7 @@ type ResolveApprovalResponse struct {
 
 func (x *ResolveApprovalResponse) Reset() {
 	*x = ResolveApprovalResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1411,7 @@ func (x *ResolveApprovalResponse) String() string {
 func (*ResolveApprovalResponse) ProtoMessage() {}
 
 func (x *ResolveApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1424,7 @@ func (x *ResolveApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApprovalResponse.ProtoReflect.Descriptor instead.
 func (*ResolveApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResolveApprovalResponse) GetApproval() *Approval {
@@ -790,7 +1438,29 @@ var File_theclaw_registry_v1_approval_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\"theclaw/registry/v1/approval.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftheclaw/registry/v1/agent.proto\"\x85\x03\n" +
+	"\"theclaw/registry/v1/approval.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftheclaw/registry/v1/agent.proto\"\xb8\x01\n" +
+	"\n" +
+	"ExecPolicy\x12\x1a\n" +
+	"\bsecurity\x18\x01 \x01(\tR\bsecurity\x12\x10\n" +
+	"\x03ask\x18\x02 \x01(\tR\x03ask\x12!\n" +
+	"\fask_fallback\x18\x03 \x01(\tR\vaskFallback\x12<\n" +
+	"\tallowlist\x18\x04 \x03(\v2\x1e.theclaw.registry.v1.ExecEntryR\tallowlist\x12\x1b\n" +
+	"\tsafe_bins\x18\x05 \x03(\tR\bsafeBins\"M\n" +
+	"\tExecEntry\x12\"\n" +
+	"\apattern\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\apattern\x12\x1c\n" +
+	"\x04args\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x04args\"q\n" +
+	"\aExecUse\x12B\n" +
+	"\aentries\x18\x01 \x03(\v2\x1e.theclaw.registry.v1.ExecEntryB\b\xbaH\x05\x92\x01\x02\x10@R\aentries\x12\"\n" +
+	"\acommand\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\acommand\"\x16\n" +
+	"\x14GetExecPolicyRequest\"E\n" +
+	"\x15GetExecPolicyResponse\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\tR\x04json\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"Z\n" +
+	"\x14SetExecPolicyRequest\x12\x1f\n" +
+	"\x04json\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\x04json\x12!\n" +
+	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\aversion\"1\n" +
+	"\x15SetExecPolicyResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"\x95\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x19\n" +
@@ -805,7 +1475,14 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\frequested_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfd\x02\n" +
+	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x125\n" +
+	"\x04kind\x18\f \x01(\x0e2!.theclaw.registry.v1.ApprovalKindR\x04kind\x12\x12\n" +
+	"\x04tool\x18\r \x01(\tR\x04tool\x12\x18\n" +
+	"\asummary\x18\x0e \x01(\tR\asummary\x12:\n" +
+	"\bpatterns\x18\x0f \x03(\v2\x1e.theclaw.registry.v1.ExecEntryR\bpatterns\x12\x1a\n" +
+	"\bexternal\x18\x10 \x01(\bR\bexternal\x12A\n" +
+	"\bdecision\x18\x11 \x01(\x0e2%.theclaw.registry.v1.ApprovalDecisionR\bdecision\x12\x0e\n" +
+	"\x02by\x18\x12 \x01(\tR\x02by\"\xfe\x04\n" +
 	"\x16RequestApprovalRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -817,7 +1494,14 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\x12 \n" +
 	"\x06digest\x18\a \x01(\tB\b\xbaH\x05r\x03\x98\x01@R\x06digest\x12-\n" +
 	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12@\n" +
-	"\fcreate_agent\x18\t \x01(\v2\x1d.theclaw.registry.v1.NewAgentR\vcreateAgent\"\xb4\x01\n" +
+	"\fcreate_agent\x18\t \x01(\v2\x1d.theclaw.registry.v1.NewAgentR\vcreateAgent\x12?\n" +
+	"\x04kind\x18\n" +
+	" \x01(\x0e2!.theclaw.registry.v1.ApprovalKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x1c\n" +
+	"\x04tool\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04tool\x12\"\n" +
+	"\asummary\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\asummary\x12D\n" +
+	"\bpatterns\x18\r \x03(\v2\x1e.theclaw.registry.v1.ExecEntryB\b\xbaH\x05\x92\x01\x02\x10 R\bpatterns\x12\x1a\n" +
+	"\bexternal\x18\x0e \x01(\bR\bexternal\x12\x1a\n" +
+	"\bfallback\x18\x0f \x01(\bR\bfallback\"\xb4\x01\n" +
 	"\bNewAgent\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12<\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.theclaw.registry.v1.AgentKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12$\n" +
@@ -838,25 +1522,42 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x17\n" +
 	"\x15WatchApprovalsRequest\"S\n" +
 	"\x16WatchApprovalsResponse\x129\n" +
-	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval\"^\n" +
+	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval\"\xc5\x01\n" +
 	"\x16ResolveApprovalRequest\x12*\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"approvalId\x12\x18\n" +
-	"\aapprove\x18\x02 \x01(\bR\aapprove\"T\n" +
+	"\aapprove\x18\x02 \x01(\bR\aapprove\x12K\n" +
+	"\bdecision\x18\x03 \x01(\x0e2%.theclaw.registry.v1.ApprovalDecisionB\b\xbaH\x05\x82\x01\x02\x10\x01R\bdecision\x12\x18\n" +
+	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\"T\n" +
 	"\x17ResolveApprovalResponse\x129\n" +
-	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval*\xb8\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval*\xc5\x01\n" +
+	"\fApprovalKind\x12\x1d\n" +
+	"\x19APPROVAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12APPROVAL_KIND_EXEC\x10\x01\x12\x1a\n" +
+	"\x16APPROVAL_KIND_ELEVATED\x10\x02\x12\x19\n" +
+	"\x15APPROVAL_KIND_NETWORK\x10\x03\x12\x16\n" +
+	"\x12APPROVAL_KIND_TOOL\x10\x04\x12\x17\n" +
+	"\x13APPROVAL_KIND_AGENT\x10\x05\x12\x16\n" +
+	"\x12APPROVAL_KIND_PLAN\x10\x06*\x8b\x01\n" +
+	"\x10ApprovalDecision\x12!\n" +
+	"\x1dAPPROVAL_DECISION_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16APPROVAL_DECISION_ONCE\x10\x01\x12\x1c\n" +
+	"\x18APPROVAL_DECISION_ALWAYS\x10\x02\x12\x1a\n" +
+	"\x16APPROVAL_DECISION_DENY\x10\x03*\xb8\x01\n" +
 	"\rApprovalState\x12\x1e\n" +
 	"\x1aAPPROVAL_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16APPROVAL_STATE_PENDING\x10\x01\x12\x1b\n" +
 	"\x17APPROVAL_STATE_APPROVED\x10\x02\x12\x19\n" +
 	"\x15APPROVAL_STATE_DENIED\x10\x03\x12\x1a\n" +
 	"\x16APPROVAL_STATE_EXPIRED\x10\x04\x12\x17\n" +
-	"\x13APPROVAL_STATE_USED\x10\x052\xc2\x03\n" +
+	"\x13APPROVAL_STATE_USED\x10\x052\x92\x05\n" +
 	"\x0fApprovalService\x12l\n" +
 	"\x0fRequestApproval\x12+.theclaw.registry.v1.RequestApprovalRequest\x1a,.theclaw.registry.v1.RequestApprovalResponse\x12f\n" +
 	"\rListApprovals\x12).theclaw.registry.v1.ListApprovalsRequest\x1a*.theclaw.registry.v1.ListApprovalsResponse\x12k\n" +
 	"\x0eWatchApprovals\x12*.theclaw.registry.v1.WatchApprovalsRequest\x1a+.theclaw.registry.v1.WatchApprovalsResponse0\x01\x12l\n" +
-	"\x0fResolveApproval\x12+.theclaw.registry.v1.ResolveApprovalRequest\x1a,.theclaw.registry.v1.ResolveApprovalResponseB\xda\x01\n" +
+	"\x0fResolveApproval\x12+.theclaw.registry.v1.ResolveApprovalRequest\x1a,.theclaw.registry.v1.ResolveApprovalResponse\x12f\n" +
+	"\rGetExecPolicy\x12).theclaw.registry.v1.GetExecPolicyRequest\x1a*.theclaw.registry.v1.GetExecPolicyResponse\x12f\n" +
+	"\rSetExecPolicy\x12).theclaw.registry.v1.SetExecPolicyRequest\x1a*.theclaw.registry.v1.SetExecPolicyResponseB\xda\x01\n" +
 	"\x17com.theclaw.registry.v1B\rApprovalProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -871,49 +1572,70 @@ func file_theclaw_registry_v1_approval_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_approval_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_approval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_theclaw_registry_v1_approval_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_theclaw_registry_v1_approval_proto_goTypes = []any{
-	(ApprovalState)(0),              // 0: theclaw.registry.v1.ApprovalState
-	(*Approval)(nil),                // 1: theclaw.registry.v1.Approval
-	(*RequestApprovalRequest)(nil),  // 2: theclaw.registry.v1.RequestApprovalRequest
-	(*NewAgent)(nil),                // 3: theclaw.registry.v1.NewAgent
-	(*RequestApprovalResponse)(nil), // 4: theclaw.registry.v1.RequestApprovalResponse
-	(*ListApprovalsRequest)(nil),    // 5: theclaw.registry.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 6: theclaw.registry.v1.ListApprovalsResponse
-	(*WatchApprovalsRequest)(nil),   // 7: theclaw.registry.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 8: theclaw.registry.v1.WatchApprovalsResponse
-	(*ResolveApprovalRequest)(nil),  // 9: theclaw.registry.v1.ResolveApprovalRequest
-	(*ResolveApprovalResponse)(nil), // 10: theclaw.registry.v1.ResolveApprovalResponse
-	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 12: google.protobuf.Duration
-	(AgentKind)(0),                  // 13: theclaw.registry.v1.AgentKind
+	(ApprovalKind)(0),               // 0: theclaw.registry.v1.ApprovalKind
+	(ApprovalDecision)(0),           // 1: theclaw.registry.v1.ApprovalDecision
+	(ApprovalState)(0),              // 2: theclaw.registry.v1.ApprovalState
+	(*ExecPolicy)(nil),              // 3: theclaw.registry.v1.ExecPolicy
+	(*ExecEntry)(nil),               // 4: theclaw.registry.v1.ExecEntry
+	(*ExecUse)(nil),                 // 5: theclaw.registry.v1.ExecUse
+	(*GetExecPolicyRequest)(nil),    // 6: theclaw.registry.v1.GetExecPolicyRequest
+	(*GetExecPolicyResponse)(nil),   // 7: theclaw.registry.v1.GetExecPolicyResponse
+	(*SetExecPolicyRequest)(nil),    // 8: theclaw.registry.v1.SetExecPolicyRequest
+	(*SetExecPolicyResponse)(nil),   // 9: theclaw.registry.v1.SetExecPolicyResponse
+	(*Approval)(nil),                // 10: theclaw.registry.v1.Approval
+	(*RequestApprovalRequest)(nil),  // 11: theclaw.registry.v1.RequestApprovalRequest
+	(*NewAgent)(nil),                // 12: theclaw.registry.v1.NewAgent
+	(*RequestApprovalResponse)(nil), // 13: theclaw.registry.v1.RequestApprovalResponse
+	(*ListApprovalsRequest)(nil),    // 14: theclaw.registry.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 15: theclaw.registry.v1.ListApprovalsResponse
+	(*WatchApprovalsRequest)(nil),   // 16: theclaw.registry.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 17: theclaw.registry.v1.WatchApprovalsResponse
+	(*ResolveApprovalRequest)(nil),  // 18: theclaw.registry.v1.ResolveApprovalRequest
+	(*ResolveApprovalResponse)(nil), // 19: theclaw.registry.v1.ResolveApprovalResponse
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
+	(AgentKind)(0),                  // 22: theclaw.registry.v1.AgentKind
 }
 var file_theclaw_registry_v1_approval_proto_depIdxs = []int32{
-	0,  // 0: theclaw.registry.v1.Approval.state:type_name -> theclaw.registry.v1.ApprovalState
-	11, // 1: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
-	11, // 2: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 3: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
-	3,  // 4: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
-	13, // 5: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
-	1,  // 6: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	0,  // 7: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
-	1,  // 8: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
-	1,  // 9: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
-	1,  // 10: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	2,  // 11: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
-	5,  // 12: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
-	7,  // 13: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
-	9,  // 14: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
-	4,  // 15: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
-	6,  // 16: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
-	8,  // 17: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
-	10, // 18: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	4,  // 0: theclaw.registry.v1.ExecPolicy.allowlist:type_name -> theclaw.registry.v1.ExecEntry
+	4,  // 1: theclaw.registry.v1.ExecUse.entries:type_name -> theclaw.registry.v1.ExecEntry
+	2,  // 2: theclaw.registry.v1.Approval.state:type_name -> theclaw.registry.v1.ApprovalState
+	20, // 3: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
+	20, // 4: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 5: theclaw.registry.v1.Approval.kind:type_name -> theclaw.registry.v1.ApprovalKind
+	4,  // 6: theclaw.registry.v1.Approval.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	1,  // 7: theclaw.registry.v1.Approval.decision:type_name -> theclaw.registry.v1.ApprovalDecision
+	21, // 8: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
+	12, // 9: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
+	0,  // 10: theclaw.registry.v1.RequestApprovalRequest.kind:type_name -> theclaw.registry.v1.ApprovalKind
+	4,  // 11: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	22, // 12: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
+	10, // 13: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	2,  // 14: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
+	10, // 15: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
+	10, // 16: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
+	1,  // 17: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
+	10, // 18: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	11, // 19: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
+	14, // 20: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
+	16, // 21: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
+	18, // 22: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
+	6,  // 23: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
+	8,  // 24: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
+	13, // 25: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
+	15, // 26: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
+	17, // 27: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
+	19, // 28: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
+	7,  // 29: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
+	9,  // 30: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_approval_proto_init() }
@@ -927,8 +1649,8 @@ func file_theclaw_registry_v1_approval_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_approval_proto_rawDesc), len(file_theclaw_registry_v1_approval_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   10,
+			NumEnums:      3,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

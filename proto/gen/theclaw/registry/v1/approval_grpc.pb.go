@@ -23,6 +23,8 @@ const (
 	ApprovalService_ListApprovals_FullMethodName   = "/theclaw.registry.v1.ApprovalService/ListApprovals"
 	ApprovalService_WatchApprovals_FullMethodName  = "/theclaw.registry.v1.ApprovalService/WatchApprovals"
 	ApprovalService_ResolveApproval_FullMethodName = "/theclaw.registry.v1.ApprovalService/ResolveApproval"
+	ApprovalService_GetExecPolicy_FullMethodName   = "/theclaw.registry.v1.ApprovalService/GetExecPolicy"
+	ApprovalService_SetExecPolicy_FullMethodName   = "/theclaw.registry.v1.ApprovalService/SetExecPolicy"
 )
 
 // ApprovalServiceClient is the client API for ApprovalService service.
@@ -44,6 +46,12 @@ type ApprovalServiceClient interface {
 	// ResolveApproval answers a question. FAILED_PRECONDITION when it was answered
 	// before or its time is over.
 	ResolveApproval(ctx context.Context, in *ResolveApprovalRequest, opts ...grpc.CallOption) (*ResolveApprovalResponse, error)
+	// GetExecPolicy returns the policy of the installation for commands that leave the
+	// sandbox, with the allow lists of its agents.
+	GetExecPolicy(ctx context.Context, in *GetExecPolicyRequest, opts ...grpc.CallOption) (*GetExecPolicyResponse, error)
+	// SetExecPolicy replaces it. ABORTED (VERSION_CONFLICT) when it was changed since the
+	// version that the caller read.
+	SetExecPolicy(ctx context.Context, in *SetExecPolicyRequest, opts ...grpc.CallOption) (*SetExecPolicyResponse, error)
 }
 
 type approvalServiceClient struct {
@@ -103,6 +111,26 @@ func (c *approvalServiceClient) ResolveApproval(ctx context.Context, in *Resolve
 	return out, nil
 }
 
+func (c *approvalServiceClient) GetExecPolicy(ctx context.Context, in *GetExecPolicyRequest, opts ...grpc.CallOption) (*GetExecPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetExecPolicyResponse)
+	err := c.cc.Invoke(ctx, ApprovalService_GetExecPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *approvalServiceClient) SetExecPolicy(ctx context.Context, in *SetExecPolicyRequest, opts ...grpc.CallOption) (*SetExecPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetExecPolicyResponse)
+	err := c.cc.Invoke(ctx, ApprovalService_SetExecPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ApprovalServiceServer is the server API for ApprovalService service.
 // All implementations must embed UnimplementedApprovalServiceServer
 // for forward compatibility.
@@ -122,6 +150,12 @@ type ApprovalServiceServer interface {
 	// ResolveApproval answers a question. FAILED_PRECONDITION when it was answered
 	// before or its time is over.
 	ResolveApproval(context.Context, *ResolveApprovalRequest) (*ResolveApprovalResponse, error)
+	// GetExecPolicy returns the policy of the installation for commands that leave the
+	// sandbox, with the allow lists of its agents.
+	GetExecPolicy(context.Context, *GetExecPolicyRequest) (*GetExecPolicyResponse, error)
+	// SetExecPolicy replaces it. ABORTED (VERSION_CONFLICT) when it was changed since the
+	// version that the caller read.
+	SetExecPolicy(context.Context, *SetExecPolicyRequest) (*SetExecPolicyResponse, error)
 	mustEmbedUnimplementedApprovalServiceServer()
 }
 
@@ -143,6 +177,12 @@ func (UnimplementedApprovalServiceServer) WatchApprovals(*WatchApprovalsRequest,
 }
 func (UnimplementedApprovalServiceServer) ResolveApproval(context.Context, *ResolveApprovalRequest) (*ResolveApprovalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveApproval not implemented")
+}
+func (UnimplementedApprovalServiceServer) GetExecPolicy(context.Context, *GetExecPolicyRequest) (*GetExecPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetExecPolicy not implemented")
+}
+func (UnimplementedApprovalServiceServer) SetExecPolicy(context.Context, *SetExecPolicyRequest) (*SetExecPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetExecPolicy not implemented")
 }
 func (UnimplementedApprovalServiceServer) mustEmbedUnimplementedApprovalServiceServer() {}
 func (UnimplementedApprovalServiceServer) testEmbeddedByValue()                         {}
@@ -230,6 +270,42 @@ func _ApprovalService_ResolveApproval_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ApprovalService_GetExecPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetExecPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ApprovalServiceServer).GetExecPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ApprovalService_GetExecPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ApprovalServiceServer).GetExecPolicy(ctx, req.(*GetExecPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ApprovalService_SetExecPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetExecPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ApprovalServiceServer).SetExecPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ApprovalService_SetExecPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ApprovalServiceServer).SetExecPolicy(ctx, req.(*SetExecPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ApprovalService_ServiceDesc is the grpc.ServiceDesc for ApprovalService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -248,6 +324,14 @@ var ApprovalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolveApproval",
 			Handler:    _ApprovalService_ResolveApproval_Handler,
+		},
+		{
+			MethodName: "GetExecPolicy",
+			Handler:    _ApprovalService_GetExecPolicy_Handler,
+		},
+		{
+			MethodName: "SetExecPolicy",
+			Handler:    _ApprovalService_SetExecPolicy_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

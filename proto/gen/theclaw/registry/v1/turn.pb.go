@@ -1098,7 +1098,15 @@ type Step struct {
 	// duration of the step.
 	Duration *durationpb.Duration `protobuf:"bytes,12,opt,name=duration,proto3" json:"duration,omitempty"`
 	// recorded_at is set by the registry.
-	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	RecordedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	// asks of a tool: a person is asked before it begins, so that the intent alone does not
+	// mean that it has begun.
+	Asks bool `protobuf:"varint,14,opt,name=asks,proto3" json:"asks,omitempty"`
+	// not_begun is set by the registry in BeginTurn: the tool waits for a person, and has not
+	// begun.
+	NotBegun bool `protobuf:"varint,15,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
+	// exec_use is what let the command of a tool run; it is not part of the journal.
+	ExecUse       *ExecUse `protobuf:"bytes,16,opt,name=exec_use,json=execUse,proto3" json:"exec_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1228,27 @@ func (x *Step) GetDuration() *durationpb.Duration {
 func (x *Step) GetRecordedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RecordedAt
+	}
+	return nil
+}
+
+func (x *Step) GetAsks() bool {
+	if x != nil {
+		return x.Asks
+	}
+	return false
+}
+
+func (x *Step) GetNotBegun() bool {
+	if x != nil {
+		return x.NotBegun
+	}
+	return false
+}
+
+func (x *Step) GetExecUse() *ExecUse {
+	if x != nil {
+		return x.ExecUse
 	}
 	return nil
 }
@@ -1733,7 +1762,8 @@ type TurnConfig struct {
 	RetryMaxAge *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_max_age,json=retryMaxAge,proto3" json:"retry_max_age,omitempty"`
 	// compaction says when memory is digested, and how.
 	Compaction *CompactionConfig `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
-	// ask_approval means that a person is asked before a program runs.
+	// ask_approval means that exec does not let every command run: a runner that does not
+	// know exec asks for each.
 	AskApproval bool `protobuf:"varint,14,opt,name=ask_approval,json=askApproval,proto3" json:"ask_approval,omitempty"`
 	// reply_break is off, text_end or message_end: what becomes of the text before a
 	// tool call.
@@ -1760,6 +1790,9 @@ type TurnConfig struct {
 	WebFetch *WebLimits `protobuf:"bytes,24,opt,name=web_fetch,json=webFetch,proto3" json:"web_fetch,omitempty"`
 	// http bounds the tool for APIs.
 	Http *WebLimits `protobuf:"bytes,25,opt,name=http,proto3" json:"http,omitempty"`
+	// exec decides on commands that leave the sandbox or have the network; missing: none
+	// does, and nothing is refused or asked.
+	Exec *ExecPolicy `protobuf:"bytes,26,opt,name=exec,proto3" json:"exec,omitempty"`
 	// processes bounds programs that tools run.
 	Processes *ProcessLimits `protobuf:"bytes,27,opt,name=processes,proto3" json:"processes,omitempty"`
 	// presentation chooses the names under which the model sees the tools: theclaw, openclaw
@@ -1979,6 +2012,13 @@ func (x *TurnConfig) GetWebFetch() *WebLimits {
 func (x *TurnConfig) GetHttp() *WebLimits {
 	if x != nil {
 		return x.Http
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetExec() *ExecPolicy {
+	if x != nil {
+		return x.Exec
 	}
 	return nil
 }
@@ -5385,7 +5425,7 @@ var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
 	"\aProcess\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12%\n" +
 	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12#\n" +
@@ -5417,7 +5457,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fcached_input\x18\x03 \x01(\x03R\vcachedInput\x12\x1c\n" +
 	"\treasoning\x18\x04 \x01(\x03R\treasoning\x12\x1f\n" +
 	"\vcache_write\x18\x05 \x01(\x03R\n" +
-	"cacheWrite\"\xbb\x04\n" +
+	"cacheWrite\"\xa5\x05\n" +
 	"\x04Step\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x05R\x03seq\x12=\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.theclaw.registry.v1.StepKindB\n" +
@@ -5435,7 +5475,10 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\v \x01(\v2\x1a.theclaw.registry.v1.UsageR\x05usage\x125\n" +
 	"\bduration\x18\f \x01(\v2\x19.google.protobuf.DurationR\bduration\x12;\n" +
 	"\vrecorded_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"recordedAt\"T\n" +
+	"recordedAt\x12\x12\n" +
+	"\x04asks\x18\x0e \x01(\bR\x04asks\x12\x1b\n" +
+	"\tnot_begun\x18\x0f \x01(\bR\bnotBegun\x127\n" +
+	"\bexec_use\x18\x10 \x01(\v2\x1c.theclaw.registry.v1.ExecUseR\aexecUse\"T\n" +
 	"\aLogLine\x125\n" +
 	"\x05level\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1aR\x05DEBUGR\x04INFOR\x04WARNR\x05ERRORR\x05level\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x8e\x02\n" +
@@ -5477,8 +5520,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xd5\n" +
-	"\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x8a\v\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -5511,7 +5553,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vtool_layers\x18\x17 \x03(\v2\x1e.theclaw.registry.v1.ToolLayerR\n" +
 	"toolLayers\x12;\n" +
 	"\tweb_fetch\x18\x18 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\bwebFetch\x122\n" +
-	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x12@\n" +
+	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x123\n" +
+	"\x04exec\x18\x1a \x01(\v2\x1f.theclaw.registry.v1.ExecPolicyR\x04exec\x12@\n" +
 	"\tprocesses\x18\x1b \x01(\v2\".theclaw.registry.v1.ProcessLimitsR\tprocesses\x12\"\n" +
 	"\fpresentation\x18\x1d \x01(\tR\fpresentation\x12=\n" +
 	"\n" +
@@ -5975,7 +6018,9 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*WithdrawTurnResponse)(nil),     // 62: theclaw.registry.v1.WithdrawTurnResponse
 	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),      // 64: google.protobuf.Duration
-	(*Event)(nil),                    // 65: theclaw.registry.v1.Event
+	(*ExecUse)(nil),                  // 65: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 66: theclaw.registry.v1.Event
+	(*ExecPolicy)(nil),               // 67: theclaw.registry.v1.ExecPolicy
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
@@ -5990,121 +6035,123 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
 	64,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
 	63,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	17,  // 12: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	64,  // 13: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	64,  // 14: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	65,  // 15: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	19,  // 16: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	5,   // 17: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	17,  // 18: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 19: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	36,  // 20: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	64,  // 21: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	64,  // 22: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	30,  // 23: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	29,  // 24: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	28,  // 25: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	28,  // 26: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	24,  // 27: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	25,  // 28: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	26,  // 29: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	27,  // 30: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	64,  // 31: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	64,  // 32: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	64,  // 33: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	64,  // 34: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	64,  // 35: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 36: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 37: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	64,  // 38: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	65,  // 39: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 40: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	65,  // 41: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	34,  // 42: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 43: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	64,  // 44: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	31,  // 45: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	33,  // 46: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	42,  // 47: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	64,  // 48: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	63,  // 49: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	64,  // 50: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 51: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	36,  // 52: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 53: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 54: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	39,  // 55: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	16,  // 56: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 57: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 58: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 59: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	36,  // 60: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 61: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 62: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	63,  // 63: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	63,  // 64: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	63,  // 65: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 66: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 67: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	63,  // 68: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	63,  // 69: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	63,  // 70: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	63,  // 71: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 72: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 73: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	44,  // 74: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	37,  // 75: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	64,  // 76: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	45,  // 77: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 78: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	45,  // 79: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	63,  // 80: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 81: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	55,  // 82: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 83: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 84: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	64,  // 85: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	32,  // 86: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 87: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	31,  // 88: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	32,  // 89: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	31,  // 90: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	32,  // 91: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	33,  // 92: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	17,  // 93: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 94: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 95: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	38,  // 96: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	41,  // 97: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	46,  // 98: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	48,  // 99: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	54,  // 100: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	50,  // 101: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	61,  // 102: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	52,  // 103: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	57,  // 104: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	59,  // 105: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	11,  // 106: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 107: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 108: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	35,  // 109: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	40,  // 110: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	43,  // 111: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	47,  // 112: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	49,  // 113: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	56,  // 114: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	51,  // 115: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	62,  // 116: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	53,  // 117: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	58,  // 118: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	60,  // 119: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	12,  // 120: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 121: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	108, // [108:122] is the sub-list for method output_type
-	94,  // [94:108] is the sub-list for method input_type
-	94,  // [94:94] is the sub-list for extension type_name
-	94,  // [94:94] is the sub-list for extension extendee
-	0,   // [0:94] is the sub-list for field type_name
+	65,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	17,  // 13: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	64,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	64,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	66,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	19,  // 17: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	5,   // 18: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	17,  // 19: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 20: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	36,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	64,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	64,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	30,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	29,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	28,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	28,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	67,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	24,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	25,  // 30: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	26,  // 31: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	27,  // 32: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	64,  // 33: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	64,  // 34: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	64,  // 35: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	64,  // 36: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	64,  // 37: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 38: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 39: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	64,  // 40: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	66,  // 41: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 42: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	66,  // 43: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	34,  // 44: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 45: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	64,  // 46: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	31,  // 47: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	33,  // 48: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	42,  // 49: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	64,  // 50: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	63,  // 51: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	64,  // 52: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 53: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	36,  // 54: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 55: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 56: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	39,  // 57: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	16,  // 58: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 59: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 60: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 61: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	36,  // 62: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 63: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 64: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	63,  // 65: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	63,  // 66: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 67: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 68: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 69: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	63,  // 70: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	63,  // 71: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	63,  // 72: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	63,  // 73: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 74: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 75: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	44,  // 76: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	37,  // 77: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	64,  // 78: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	45,  // 79: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 80: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	45,  // 81: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	63,  // 82: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 83: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	55,  // 84: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 85: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 86: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	64,  // 87: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	32,  // 88: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 89: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	31,  // 90: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	32,  // 91: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	31,  // 92: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	32,  // 93: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	33,  // 94: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	17,  // 95: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 96: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 97: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	38,  // 98: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	41,  // 99: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	46,  // 100: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	48,  // 101: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	54,  // 102: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	50,  // 103: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	61,  // 104: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	52,  // 105: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	57,  // 106: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	59,  // 107: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	11,  // 108: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 109: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 110: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	35,  // 111: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	40,  // 112: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	43,  // 113: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	47,  // 114: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	49,  // 115: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	56,  // 116: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	51,  // 117: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	62,  // 118: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	53,  // 119: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	58,  // 120: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	60,  // 121: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	12,  // 122: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 123: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	110, // [110:124] is the sub-list for method output_type
+	96,  // [96:110] is the sub-list for method input_type
+	96,  // [96:96] is the sub-list for extension type_name
+	96,  // [96:96] is the sub-list for extension extendee
+	0,   // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -6112,6 +6159,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 	if File_theclaw_registry_v1_turn_proto != nil {
 		return
 	}
+	file_theclaw_registry_v1_approval_proto_init()
 	file_theclaw_registry_v1_thread_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -15,16 +15,26 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/broker"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// poll is how long one call waits for the answer.
-const poll = 20 * time.Second
+const (
+	// poll is how long one call waits for the answer.
+	poll = 20 * time.Second
+	// maxWhy and maxSummary bound the reason and the summary of a question, in bytes, and
+	// maxPatterns the entries that the answer always adds.
+	maxWhy      = 400
+	maxSummary  = 1000
+	maxPatterns = 32
+)
 
 // Approvals asks a person before a command runs outside of the sandbox, or with the
 // network open, and before an agent is made that a program has asked for; the registry's
@@ -41,18 +51,26 @@ var errRefused = errors.New("the owner of this agent did not approve of the comm
 
 // ask asks and waits. It returns nil when the command may run now, errRefused
 // when not, and any other error when it is not known.
-func ask(ctx context.Context, a Approvals, c toolset.Call, command sandbox.Command) error {
+func ask(ctx context.Context, a Approvals, c toolset.Call, shown string, command sandbox.Command, v execpolicy.Verdict) error {
 	if a == nil {
 		return errRefused
 	}
-	reason := "it runs outside of the sandbox"
+	reason, kind := "it runs outside of the sandbox", registrypb.ApprovalKind_APPROVAL_KIND_EXEC
 	if c.Place.Config.GetSandboxMode() != string(sandbox.Off) {
-		reason = "it runs with the network open"
+		reason, kind = "it runs with the network open", registrypb.ApprovalKind_APPROVAL_KIND_NETWORK
 	}
-	_, err := wait(ctx, a, c.Place.Trusted, &registrypb.RequestApprovalRequest{
+	why, _ := boundary.Text(v.Why, maxWhy)
+	req := &registrypb.RequestApprovalRequest{
 		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: command.Shell, Cwd: command.Workdir,
-		Reason: reason, Digest: digest(command), Wait: durationpb.New(poll),
-	})
+		Reason: reason + "; " + why, Digest: digest(c, command), Wait: durationpb.New(poll),
+		Kind: kind, Tool: toolpolicy.Canonical(c.Name), Summary: summary(shown), Fallback: v.Fallback,
+	}
+	if len(v.Always) <= maxPatterns { // else it cannot be allowed in advance
+		for _, e := range v.Always {
+			req.Patterns = append(req.Patterns, &registrypb.ExecEntry{Pattern: e.Pattern, Args: e.Args})
+		}
+	}
+	_, err := wait(ctx, a, c.Place.Trusted, req)
 	return err
 }
 
@@ -106,11 +124,11 @@ func wait(ctx context.Context, a Approvals, trusted func(context.Context) error,
 	}
 }
 
-// digest binds an approval to a command: what runs, where, and which variables it
-// is given. Each part is counted, so that no two commands look the same.
-func digest(c sandbox.Command) string {
+// digest binds an approval to a command: what runs, where, which variables it is given, and
+// the call that it is of. Each part is counted, so that no two commands look the same.
+func digest(call toolset.Call, c sandbox.Command) string {
 	var b strings.Builder
-	for _, part := range append([]string{c.Shell, c.Workdir, strconv.FormatBool(c.Network)}, slices.Sorted(maps.Keys(c.Env))...) {
+	for _, part := range append([]string{c.Shell, c.Workdir, strconv.FormatBool(c.Network), toolpolicy.Canonical(call.Name), string(call.Args)}, slices.Sorted(maps.Keys(c.Env))...) {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part + "\n")
 	}
 	sum := sha256.Sum256([]byte(b.String()))

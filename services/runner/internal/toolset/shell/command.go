@@ -26,47 +26,56 @@ type arguments struct {
 	Yield      *float64 `json:"yield_seconds"`
 }
 
+// program is a call that was read: a program to run.
+type program struct {
+	shown string // what people are shown: the command line, or the code
+	text  string // the line that the policy decides on
+	cwd   string // where it runs, below the working directory; empty: in that itself
+	// command has all but the line, which follows from the decision on text.
+	command sandbox.Command
+	wants   wants
+}
+
 // parse reads the arguments of a call; its errors are words for the model. What a set without
 // processes does not offer is not read.
-func (t *Tool) parse(c toolset.Call) (sandbox.Command, wants, error) {
+func (t *Tool) parse(c toolset.Call) (p program, err error) {
 	var a arguments
 	switch {
 	case len(c.Args) > toolset.MaxArguments:
-		return sandbox.Command{}, wants{}, errTooLarge
+		return p, errTooLarge
 	case json.Unmarshal(c.Args, &a) != nil:
-		return sandbox.Command{}, wants{}, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
+		return p, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
 	case strings.TrimSpace(a.Command) == "":
-		return sandbox.Command{}, wants{}, errors.New("command is missing")
+		return p, errors.New("command is missing")
 	}
 	timeout := t.patience()
 	if a.Timeout != nil {
 		if !(*a.Timeout > 0 && *a.Timeout <= sandbox.MaxTimeout.Seconds()) {
-			return sandbox.Command{}, wants{}, fmt.Errorf("timeout_seconds must be above 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
+			return p, fmt.Errorf("timeout_seconds must be above 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
 		}
 		timeout = time.Duration(*a.Timeout * float64(time.Second))
 	}
-	var w wants
+	p = program{shown: a.Command, text: a.Command}
 	if t.background {
-		w = wants{background: a.Background, yield: c.Place.Config.GetProcesses().GetYield().AsDuration(), limited: a.Timeout != nil}
+		p.wants = wants{background: a.Background, yield: c.Place.Config.GetProcesses().GetYield().AsDuration(), limited: a.Timeout != nil}
 		if a.Yield != nil {
 			if !(*a.Yield >= 0 && *a.Yield <= sandbox.MaxTimeout.Seconds()) {
-				return sandbox.Command{}, wants{}, fmt.Errorf("yield_seconds must be at least 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
+				return p, fmt.Errorf("yield_seconds must be at least 0 and at most %.0f", sandbox.MaxTimeout.Seconds())
 			}
-			w.yield = time.Duration(*a.Yield * float64(time.Second))
+			p.wants.yield = time.Duration(*a.Yield * float64(time.Second))
 		}
 	}
-	line, err := inside(c.Place.Config.GetWorkdir(), a.Cwd, a.Command)
-	if err != nil {
-		return sandbox.Command{}, wants{}, err
+	if p.cwd, err = relative(c.Place.Config.GetWorkdir(), a.Cwd); err != nil {
+		return p, err
 	}
-	command, err := t.command(c, line, timeout)
-	return command, w, err
+	p.command, err = t.command(c, timeout)
+	return p, err
 }
 
 var errTooLarge = fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
 
-// command is a command line of a call, with what all programs of the agent get.
-func (t *Tool) command(c toolset.Call, line string, timeout time.Duration) (sandbox.Command, error) {
+// command is what all programs of the agent get, without the line of a call.
+func (t *Tool) command(c toolset.Call, timeout time.Duration) (sandbox.Command, error) {
 	env := map[string]string{
 		"TOOL_IDEMPOTENCY_KEY": c.Key,
 		"THECLAW_FENCE":        c.Place.Fence,
@@ -81,19 +90,14 @@ func (t *Tool) command(c toolset.Call, line string, timeout time.Duration) (sand
 	}
 	workdir := c.Place.Config.GetWorkdir()
 	command := sandbox.Command{
-		Shell: line, Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
+		Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
 		SpillDir: filepath.Join(workdir, SpillDir), Env: env,
 	}
 	return command, t.permit(c, &command)
 }
 
-// inside puts a change of directory in front of a command. The working directory
-// is the one place a program can write, so it stays the sandbox's own; a link
-// that leads out of cwd leads to nothing in there.
-func inside(workdir, cwd, command string) (string, error) {
-	if cwd == "" {
-		return command, nil
-	}
+// relative returns cwd as a path below the working directory; empty: it is that itself.
+func relative(workdir, cwd string) (string, error) {
 	rel := cwd
 	if filepath.IsAbs(cwd) {
 		var err error
@@ -101,13 +105,26 @@ func inside(workdir, cwd, command string) (string, error) {
 			return "", errors.New("cwd must be inside the working directory")
 		}
 	}
+	if rel == "" {
+		return "", nil
+	}
 	if !filepath.IsLocal(rel) || strings.ContainsRune(rel, 0) {
 		return "", errors.New("cwd must be inside the working directory")
 	}
 	if rel = filepath.Clean(rel); rel == "." {
-		return command, nil
+		return "", nil
 	}
-	return "cd -- '" + strings.ReplaceAll(rel, "'", `'\''`) + "' || exit 1\n" + command, nil
+	return rel, nil
+}
+
+// inside puts a change of directory in front of a command. The working directory
+// is the one place a program can write, so it stays the sandbox's own; a link
+// that leads out of cwd leads to nothing in there.
+func inside(cwd, command string) string {
+	if cwd == "" {
+		return command
+	}
+	return "cd -- '" + strings.ReplaceAll(cwd, "'", `'\''`) + "' || exit 1\n" + command
 }
 
 // makeWorkdir makes the working directory and the one for long output (S1-25).

@@ -35,36 +35,45 @@ func (Python) Spec() toolset.Spec {
 }
 
 // Class implements [toolset.Tool].
-func (Python) Class(toolset.Call) toolset.Class { return toolset.Effect }
+func (p Python) Class(c toolset.Call) toolset.Class { return class(c, p.parse) }
+
+// Asks implements [toolset.Asker].
+func (p Python) Asks(c toolset.Call) bool { return asks(c, p.parse) }
 
 // Run implements [toolset.Tool].
 func (p Python) Run(ctx context.Context, c toolset.Call) toolset.Result {
-	line, timeout, err := python(c.Args)
+	code, err := p.parse(c)
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	command, err := p.Tool.command(c, line, timeout)
-	if err != nil {
-		return toolset.Failed(err.Error())
-	}
-	return p.Tool.execute(ctx, c, command, wants{})
+	return p.Tool.execute(ctx, c, code)
 }
 
-// python is the command line for a call.
-func python(args json.RawMessage) (line string, timeout time.Duration, err error) {
+// parse reads the arguments of a call. No allow list has the line that runs code.
+func (p Python) parse(c toolset.Call) (program, error) {
+	line, code, timeout, err := python(c.Args)
+	if err != nil {
+		return program{}, err
+	}
+	command, err := p.Tool.command(c, timeout)
+	return program{shown: code, text: line, command: command}, err
+}
+
+// python is the command line for a call, with the code in it.
+func python(args json.RawMessage) (line, code string, timeout time.Duration, err error) {
 	var a struct {
 		Code    string   `json:"code"`
 		Timeout *float64 `json:"timeout"`
 	}
 	switch most := float64(sandbox.MaxTimeout.Milliseconds()); {
 	case len(args) > toolset.MaxArguments:
-		return "", 0, errTooLarge
+		return "", "", 0, errTooLarge
 	case json.Unmarshal(args, &a) != nil:
-		return "", 0, errors.New("the arguments are not understood: code is a string, timeout is a number")
+		return "", "", 0, errors.New("the arguments are not understood: code is a string, timeout is a number")
 	case strings.TrimSpace(a.Code) == "":
-		return "", 0, errors.New("code is missing")
+		return "", "", 0, errors.New("code is missing")
 	case a.Timeout != nil && !(*a.Timeout > 0 && *a.Timeout <= most):
-		return "", 0, fmt.Errorf("timeout must be above 0 and at most %.0f milliseconds", most)
+		return "", "", 0, fmt.Errorf("timeout must be above 0 and at most %.0f milliseconds", most)
 	}
 	timeout = pythonTime
 	if a.Timeout != nil {
@@ -74,5 +83,5 @@ func python(args json.RawMessage) (line string, timeout time.Duration, err error
 	sum := sha256.Sum256([]byte(a.Code))
 	end := "END_" + hex.EncodeToString(sum[:8])
 	return `f="$TMPDIR/code.py"` + "\ncat >\"$f\" <<'" + end + "' || exit 1\n" + a.Code + "\n" + end + "\n" +
-		`exec python3 "$f"`, timeout, nil
+		`exec python3 "$f"`, a.Code, timeout, nil
 }

@@ -1,7 +1,7 @@
 // Package shell implements the tools that run programs in a sandbox, in the working directory of
 // the agent (S0-103): a command line, Python code, and what goes on in the background ([Processes]).
 //
-//	call --> sandbox of the agent's mode --> approval, where one is needed --> run [--> background]
+//	call --> policy for commands --> approval, where one is needed --> sandbox [--> background]
 //	                                  +-- before and after it, the working directory
 //	                                      is brought and kept, where it moves
 //	                                  +-- while it runs, a socket for new agents
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/broker"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -93,30 +94,34 @@ func (t *Tool) In(c *registrypb.TurnConfig, offers func(name string) bool) tools
 	return &in
 }
 
-// Class implements [toolset.Tool].
-func (*Tool) Class(toolset.Call) toolset.Class { return toolset.Effect }
-
 // Run implements [toolset.Tool].
 func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
-	command, w, err := t.parse(c)
+	p, err := t.parse(c)
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	return t.execute(ctx, c, command, w)
+	return t.execute(ctx, c, p)
 }
 
 // execute is the one way in which tools run programs.
-func (t *Tool) execute(ctx context.Context, c toolset.Call, command sandbox.Command, w wants) toolset.Result {
+func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.Result {
 	config := c.Place.Config
 	box, err := t.Sandbox(config.GetSandboxMode())
 	if err != nil {
 		return toolset.Failed(fault.From(err).What)
 	}
-	if config.GetAskApproval() {
-		if err := ask(ctx, t.Approvals, c, command); err != nil {
+	v := decide(c, p)
+	command := p.command
+	command.Shell = inside(p.cwd, v.Text)
+	switch v.Action {
+	case execpolicy.Refuse:
+		return toolset.Failed("nothing was run: " + v.Why)
+	case execpolicy.Question:
+		if err := ask(ctx, t.Approvals, c, p.shown, command, v); err != nil {
 			return toolset.Failed(err.Error())
 		}
 	}
+	use := used(config, p.shown, v)
 	if config.GetCreatesAgents() {
 		socket, err := broker.Listen(ctx, command.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
 			return create(ctx, t.Approvals, c, command.Workdir, r)
@@ -135,10 +140,16 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, command sandbox.Comm
 		}
 		after = func(ctx context.Context) error { return t.Workdirs.Save(ctx, c.Place) }
 	}
-	if w.background || w.yield > 0 && w.yield < command.Timeout {
-		return t.Processes.run(ctx, box, command, c, w, after)
+	var result toolset.Result
+	if w := p.wants; w.background || w.yield > 0 && w.yield < command.Timeout {
+		result = t.Processes.run(ctx, box, command, c, w, after)
+	} else {
+		result = saved(ctx, run(ctx, box, command, c.Progress), after)
 	}
-	return saved(ctx, run(ctx, box, command, c.Progress), after)
+	if !result.IsError {
+		result.ExecUse = use
+	}
+	return result
 }
 
 // saved is a result after the working directory was kept.

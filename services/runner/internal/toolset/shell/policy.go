@@ -1,0 +1,104 @@
+package shell
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/execpolicy"
+	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// policy returns what decides on commands that leave the sandbox or have the network; false in
+// the sandbox without the network, where nothing is refused or asked.
+func policy(c *registrypb.TurnConfig) (p execpolicy.Policy, ok bool) {
+	e := c.GetExec()
+	if e == nil {
+		// A registry that does not know exec asks for each command, or lets all run.
+		return execpolicy.Policy{Security: execpolicy.Full, Ask: execpolicy.AskAlways}, c.GetAskApproval()
+	}
+	p = execpolicy.Policy{
+		Security: execpolicy.Security(e.GetSecurity()), Ask: execpolicy.Ask(e.GetAsk()), Fallback: execpolicy.Security(e.GetAskFallback()), SafeBins: e.GetSafeBins(),
+	}
+	for _, entry := range e.GetAllowlist() {
+		p.Allow = append(p.Allow, execpolicy.Entry{Pattern: entry.GetPattern(), Args: entry.GetArgs()})
+	}
+	return p, true
+}
+
+// decide decides on a call that was read. The verdict has the line that runs, without the
+// change of directory. A call that was to be asked for when its intent was journaled is asked for
+// now, too, and else the stricter of then and now counts.
+func decide(c toolset.Call, of program) execpolicy.Verdict {
+	p, ok := policy(c.Place.Config)
+	if !ok {
+		return execpolicy.Verdict{Action: execpolicy.Run, Text: of.text}
+	}
+	path := of.command.Env["PATH"]
+	if path == "" {
+		path = sandbox.Path
+	}
+	host := execpolicy.System(path, filepath.Join(of.command.Workdir, of.cwd))
+	v := p.Decide(of.text, host, false)
+	if c.Asks && v.Action == execpolicy.Run {
+		p.Ask = execpolicy.AskAlways
+		v = p.Decide(of.text, host, false)
+	}
+	return v
+}
+
+// Class implements [toolset.Tool]. A command that the policy refuses runs nothing and reads.
+func (t *Tool) Class(c toolset.Call) toolset.Class { return class(c, t.parse) }
+
+// Asks implements [toolset.Asker].
+func (t *Tool) Asks(c toolset.Call) bool { return asks(c, t.parse) }
+
+func class(c toolset.Call, parse func(toolset.Call) (program, error)) toolset.Class {
+	if v, ok := verdict(c, parse); ok && v.Action == execpolicy.Refuse {
+		return toolset.Read
+	}
+	return toolset.Effect
+}
+
+func asks(c toolset.Call, parse func(toolset.Call) (program, error)) bool {
+	v, ok := verdict(c, parse)
+	return ok && v.Action == execpolicy.Question
+}
+
+// verdict decides on a call; false when its arguments are wrong, and nothing is decided.
+func verdict(c toolset.Call, parse func(toolset.Call) (program, error)) (execpolicy.Verdict, bool) {
+	if _, ok := policy(c.Place.Config); !ok {
+		return execpolicy.Verdict{}, false
+	}
+	p, err := parse(c)
+	if err != nil {
+		return execpolicy.Verdict{}, false
+	}
+	return decide(c, p), true
+}
+
+// summary is a command in one line for people.
+func summary(command string) string {
+	text, _ := boundary.Text(boundary.Name(command), maxSummary)
+	return text
+}
+
+// maxUsed bounds the entries whose use is reported.
+const maxUsed = 64
+
+// used are the entries that have let a command run; nil: none.
+func used(c *registrypb.TurnConfig, shown string, v execpolicy.Verdict) *registrypb.ExecUse {
+	if v.Action != execpolicy.Run || len(v.Used) == 0 {
+		return nil
+	}
+	slices.Sort(v.Used)
+	out := &registrypb.ExecUse{Command: summary(shown)}
+	for _, i := range slices.Compact(v.Used) {
+		if len(out.GetEntries()) < maxUsed {
+			out.Entries = append(out.Entries, c.GetExec().GetAllowlist()[i])
+		}
+	}
+	return out
+}
