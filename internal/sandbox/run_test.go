@@ -219,7 +219,7 @@ func TestInvalidCommand(t *testing.T) {
 		"NUL argument":     {Argv: []string{"a", "\x00"}, Workdir: dir},
 		"variable":         {Shell: "x", Workdir: dir, Env: map[string]string{"A=B": "c"}},
 		"value":            {Shell: "x", Workdir: dir, Env: map[string]string{"A": "\x00"}},
-		"long":             {Shell: "x", Workdir: dir, Timeout: 2 * time.Hour},
+		"long":             {Shell: "x", Workdir: dir, Timeout: MaxAge + time.Second},
 		"negative":         {Shell: "x", Workdir: dir, Timeout: -1},
 		"no workdir":       {Shell: "x"},
 		"relative":         {Shell: "x", Workdir: "x"},

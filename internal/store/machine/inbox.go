@@ -165,11 +165,11 @@ func Settle(in *Inbox, s store.Settlement) {
 // has work for another one, which then gives the process up.
 func Advance(in *Inbox) (acked int64) {
 	to := in.Head
-	switch {
-	case in.FirstOpen > 0:
-		to = in.FirstOpen - 1
-	case in.Running:
+	if in.Running {
 		to--
+	}
+	if in.FirstOpen > 0 {
+		to = in.FirstOpen - 1
 	}
 	if to > in.Acked {
 		in.Acked, in.AckMoved = to, true
