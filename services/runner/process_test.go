@@ -291,3 +291,35 @@ func TestStopEndsProcesses(t *testing.T) {
 		})
 	}
 }
+
+// X-11: the model sees the names of the presentation, and a call by another name of the tool is the same.
+func TestPresentation(t *testing.T) {
+	c := newCoder(t, ", presentation: agentclaw")
+	for _, name := range []string{"shell", "exec", "bash_exec"} {
+		if text := c.call(name + ` {"command":"echo by name"}`); !strings.Contains(text, "by name") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	r, err := c.shop.ListTools(t.Context(), &runnerpb.ListToolsRequest{AgentId: "a1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range r.GetTools() {
+		if tool.GetDenied() == "" {
+			names = append(names, tool.GetName())
+		}
+	}
+	if got := strings.Join(names, " "); !strings.Contains(got, "file_read file_write") || !strings.Contains(got, " shell ") || strings.Contains(got, "bash_exec") {
+		t.Errorf("listed: %s", got)
+	}
+	steps := 0
+	for _, e := range c.events("a1", cli) {
+		if strings.Contains(e.GetContent(), `"shell"`) {
+			steps++
+		}
+	}
+	if steps == 0 {
+		t.Error("no call has the name that was offered")
+	}
+}
