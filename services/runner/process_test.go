@@ -12,6 +12,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner"
 )
 
 // cli is the conversation of the console.
@@ -321,5 +322,25 @@ func TestPresentation(t *testing.T) {
 	}
 	if steps == 0 {
 		t.Error("no call has the name that was offered")
+	}
+}
+
+// Who loses the lease ends what runs under it, and records nothing; the next holder gives it up, once.
+func TestLostLeaseEndsProcesses(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "tools: {profile: full}\noutbound: []")
+	c := &coder{world: w, shop: w.runner(nil, func(cfg *runner.Config) { cfg.TTL = time.Second })}
+	line := fmt.Sprintf("sleep 3000.%d", os.Getpid())
+	id := processID.FindString(c.call(bashCall("exec "+line, `,"background":true`)))
+	c.runs(line, 1)
+	if _, err := w.leases.ReleaseLease(t.Context(), &registrypb.ReleaseLeaseRequest{Resource: "agent/a1", Token: w.token("a1")}); err != nil {
+		t.Fatal(err)
+	}
+	c.runs(line, 0)
+	if got := c.awaits(1); len(got) != 1 || !strings.HasPrefix(got[0], "process "+id+" was ended by a restart after ") {
+		t.Errorf("messages: %q", got)
+	}
+	if text := c.call(`process {"action":"list"}`); !strings.Contains(text, id+" lost") {
+		t.Errorf("listed: %s", text)
 	}
 }
