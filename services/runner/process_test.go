@@ -12,6 +12,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner"
 )
 
 // cli is the conversation of the console.
@@ -289,5 +290,57 @@ func TestStopEndsProcesses(t *testing.T) {
 				t.Errorf("%d messages: %q", len(got), got)
 			}
 		})
+	}
+}
+
+// X-11: the model sees the names of the presentation, and a call by another name of the tool is the same.
+func TestPresentation(t *testing.T) {
+	c := newCoder(t, ", presentation: agentclaw")
+	for _, name := range []string{"shell", "exec", "bash_exec"} {
+		if text := c.call(name + ` {"command":"echo by name"}`); !strings.Contains(text, "by name") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	r, err := c.shop.ListTools(t.Context(), &runnerpb.ListToolsRequest{AgentId: "a1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range r.GetTools() {
+		if tool.GetDenied() == "" {
+			names = append(names, tool.GetName())
+		}
+	}
+	if got := strings.Join(names, " "); !strings.Contains(got, "file_read file_write") || !strings.Contains(got, " shell ") || strings.Contains(got, "bash_exec") {
+		t.Errorf("listed: %s", got)
+	}
+	steps := 0
+	for _, e := range c.events("a1", cli) {
+		if strings.Contains(e.GetContent(), `"shell"`) {
+			steps++
+		}
+	}
+	if steps == 0 {
+		t.Error("no call has the name that was offered")
+	}
+}
+
+// Who loses the lease ends what runs under it, and records nothing; the next holder gives it up, once.
+func TestLostLeaseEndsProcesses(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "tools: {profile: full}\noutbound: []")
+	c := &coder{world: w, shop: w.runner(nil, func(cfg *runner.Config) { cfg.TTL = time.Second })}
+	line := fmt.Sprintf("sleep 3000.%d", os.Getpid())
+	id := processID.FindString(c.call(bashCall("exec "+line, `,"background":true`)))
+	c.runs(line, 1)
+	if _, err := w.leases.ReleaseLease(t.Context(), &registrypb.ReleaseLeaseRequest{Resource: "agent/a1", Token: w.token("a1")}); err != nil {
+		t.Fatal(err)
+	}
+	c.runs(line, 0)
+	if got := c.awaits(1); len(got) != 1 || !strings.HasPrefix(got[0], "process "+id+" was ended by a restart after ") {
+		t.Errorf("messages: %q", got)
+	}
+	if text := c.call(`process {"action":"list"}`); !strings.Contains(text, id+" lost") {
+		t.Errorf("listed: %s", text)
 	}
 }

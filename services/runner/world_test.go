@@ -147,6 +147,8 @@ func (w *world) agent(id, config string) {
 // workshop is a running runner.
 type workshop struct {
 	runnerpb.RunnerServiceClient
+	runnerpb.ToolServiceClient
+
 	stop func()
 }
 
@@ -183,7 +185,7 @@ func (w *world) runnerAt(url string, change ...func(*runner.Config)) *workshop {
 		w.t.Fatal(err)
 	}
 	conn, stop := serveOn(w.t, s.Register, runner.Policy(), s.Run)
-	shop := &workshop{runnerpb.NewRunnerServiceClient(conn), func() { stop(); _ = holder.Close() }}
+	shop := &workshop{runnerpb.NewRunnerServiceClient(conn), runnerpb.NewToolServiceClient(conn), func() { stop(); _ = holder.Close() }}
 	w.t.Cleanup(shop.stop)
 	return shop
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -53,6 +54,40 @@ func TestBackground(t *testing.T) {
 		end()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Work that holds the batch does not make room for other agents, however long it takes, and learns
+// that the batch is to end all the same.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatch(&inbox{}, 4, func(context.Context, int64, string, turn.Slot) error { return nil })
+		stop, end, ok := b.Hold()
+		if !ok {
+			t.Fatal("a new batch is not held")
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- b.Work(t.Context(), nil) }()
+		time.Sleep(time.Hour)
+		if got := b.Share(); got != batch.Working {
+			t.Errorf("its share is %v", got)
+		}
+		select {
+		case <-stop:
+			t.Error("it is to end")
+		case err := <-ended:
+			t.Fatalf("it ended: %v", err)
+		default:
+		}
+		b.Stop()
+		<-stop
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, _, ok := b.Hold(); ok {
+			t.Error("an ended batch is held")
 		}
 	})
 }
