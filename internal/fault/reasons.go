@@ -85,6 +85,14 @@ const (
 	QuotaExceeded = "QUOTA_EXCEEDED"
 	// ApprovalClosed: the question was answered, used, or is too old.
 	ApprovalClosed = "APPROVAL_CLOSED"
+	// QuestionNotFound: there is no question with this id.
+	QuestionNotFound = "QUESTION_NOT_FOUND"
+	// QuestionClosed: the question was answered or canceled, or has expired.
+	QuestionClosed = "QUESTION_CLOSED"
+	// AnswerInvalid: the answer is none of the options, where only those count.
+	AnswerInvalid = "ANSWER_INVALID"
+	// NotAsked: the answer is not of the peer that was asked, nor of the owner.
+	NotAsked = "NOT_ASKED"
 	// AuditBroken: the audit log is not what was written.
 	AuditBroken = "AUDIT_BROKEN"
 	// PermissionDenied: the caller may not do this.

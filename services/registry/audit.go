@@ -29,7 +29,7 @@ import (
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
-	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "NoteIdentityChange": true,
+	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "AnswerQuestion": true, "NoteIdentityChange": true,
 	"SetBindings": true, "SetHomeConfig": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
 }
 
@@ -214,6 +214,8 @@ func detail(req any) string {
 		return strings.Join(r.GetNames(), " ")
 	case *registryv1.ResolveApprovalRequest:
 		return fmt.Sprintf("%s approved: %t", r.GetApprovalId(), r.GetApprove())
+	case *registryv1.AnswerQuestionRequest:
+		return strings.TrimSpace(r.GetQuestionId() + " " + r.GetEventKey())
 	case *registryv1.SetBindingsRequest:
 		return fmt.Sprintf("%d bindings after version %s", len(r.GetBindings()), r.GetVersion())
 	case *registryv1.SetHomeConfigRequest:

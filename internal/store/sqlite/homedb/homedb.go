@@ -1,6 +1,6 @@
 // Package homedb stores the registry's own tables in registry.db: the lease ledger, the
 // last known state of each inbox, the usage of today where there is a quota, the
-// approvals that people are asked for, and the states of the bindings.
+// approvals and questions that people are asked for, and the states of the bindings.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
@@ -30,8 +30,8 @@ import (
 
 // format is the version of these tables, kept as user_version: one of a newer build
 // is refused before it is touched. 0 is the same as 1, from before it was written; 2 adds
-// binding_rev.
-const format = 2
+// binding_rev; 3 adds question.
+const format = 3
 
 const schema = `
 CREATE TABLE IF NOT EXISTS lease (
@@ -47,6 +47,11 @@ CREATE TABLE IF NOT EXISTS approval (
   id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, command TEXT NOT NULL, cwd TEXT NOT NULL,
   reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL, requested INTEGER NOT NULL, expires INTEGER NOT NULL,
   UNIQUE (agent, key)) WITHOUT ROWID;
+-- Questions to peers (format 3). allow_text is 0 or 1, options a JSON array.
+CREATE TABLE IF NOT EXISTS question (
+  id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL, options TEXT NOT NULL,
+  allow_text INTEGER NOT NULL, peer TEXT NOT NULL, after INTEGER NOT NULL, state TEXT NOT NULL, answer TEXT NOT NULL, by TEXT NOT NULL,
+  requested INTEGER NOT NULL, expires INTEGER NOT NULL, ended INTEGER NOT NULL, UNIQUE (agent, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS binding_rev (rev INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
 `
 
@@ -178,7 +183,7 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]store.KnownInbox, error) {
 // it returns.
 func (d *DB) Forget(ctx context.Context, agent string) error {
 	for _, q := range []string{
-		"DELETE FROM approval WHERE agent = ?", "DELETE FROM usage WHERE agent = ?", "DELETE FROM inbox WHERE agent = ?",
+		"DELETE FROM approval WHERE agent = ?", "DELETE FROM question WHERE agent = ?", "DELETE FROM usage WHERE agent = ?", "DELETE FROM inbox WHERE agent = ?",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = 1 WHERE resource IN ('agent/' || ?1, 'deliver/' || ?1)",
 		"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",
 	} {

@@ -149,7 +149,7 @@ func TestFormats(t *testing.T) {
 		}
 		return n
 	}
-	for _, before := range [][]string{{"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
+	for _, before := range [][]string{{"DROP TABLE question", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
 		format(before...)
 		d := open(t, path)
 		if _, err := d.PutRevision(t.Context(), 0, []byte("b"), 1); err != nil {
@@ -161,12 +161,27 @@ func TestFormats(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := format(); n != 2 {
+		if n := format(); n != 3 {
 			t.Errorf("%v: format %d", before, n)
 		}
 	}
-	format("PRAGMA user_version = 3")
+	format("PRAGMA user_version = 4")
 	if _, err := homedb.Open(t.Context(), path); !fault.Is(err, fault.FormatMismatch) {
 		t.Errorf("a newer format: %v", err)
 	}
+}
+
+// S3-48: questions, also after a restart.
+func TestQuestions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	var last *homedb.DB
+	storetest.Questions(t, func(t *testing.T) store.Questions {
+		if last != nil {
+			if err := last.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = open(t, path)
+		return last
+	})
 }

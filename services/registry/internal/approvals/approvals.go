@@ -1,5 +1,6 @@
-// Package approvals implements ApprovalService: a runner asks whether a command may leave
-// the sandbox, and a person answers.
+// Package approvals implements ApprovalService and QuestionService: a runner asks whether a
+// command may leave the sandbox, or asks the person that its agent talks to ([Questions]),
+// and a person answers. The states of an approval:
 //
 //	         approve                begun, once
 //	PENDING ---------> APPROVED ----------------> USED
@@ -25,7 +26,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -36,7 +36,6 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -265,8 +264,8 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		return nil, s.Fault("", "", err)
 	}
 	over := false
-	if there && asked.State == pending {
-		if over, err = s.over(ctx, asked); err != nil {
+	if there && (asked.State == pending || asked.State == expired) {
+		if over, err = turnOver(ctx, s.Turns, asked.Agent, asked.Key); err != nil {
 			return nil, s.Fault(asked.Agent, "", err)
 		}
 	}
@@ -290,25 +289,6 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		return nil, err
 	}
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
-}
-
-// over reports whether the turn that asked has its fate, or is gone. The key of a question
-// begins with that of its turn.
-func (s *Service) over(ctx context.Context, a store.Approval) (bool, error) {
-	parts := strings.SplitN(a.Key, ":", turnKeyParts+1)
-	if len(parts) <= turnKeyParts {
-		return false, nil
-	}
-	key := strings.Join(parts[:turnKeyParts], ":")
-	id, ok := thread.KeyID(key)
-	if !ok {
-		return false, nil
-	}
-	t, err := s.Turns.Turn(ctx, a.Agent, store.TurnQuery{InboxID: id, Key: key, Route: wire.ThreadOf})
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoTurn) || errors.Is(err, store.ErrKeyMismatch) {
-		return true, nil
-	}
-	return err == nil && t.State == store.TurnDone, err
 }
 
 // ListApprovals returns questions, oldest first.

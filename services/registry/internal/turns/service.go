@@ -89,6 +89,8 @@ type Deps struct {
 	Memory     *memory.Files
 	Quota      *admission.Quota
 	Generation *store.Generation
+	// CancelWaits ends the questions and approvals that a turn waits for.
+	CancelWaits func(ctx context.Context, agent, turn, by string) error
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.

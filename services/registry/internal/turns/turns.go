@@ -225,6 +225,11 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	if err != nil {
 		return nil, err
 	}
+	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
+		if err := s.CancelWaits(ctx, a.ID, key, "owner"); err != nil {
+			return nil, err
+		}
+	}
 	return &registryv1.FinishTurnResponse{Fate: wire.Fate(done.Fate), ReplyEventId: done.ReplyID, LastAckedId: acked}, nil
 }
 

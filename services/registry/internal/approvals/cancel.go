@@ -1,0 +1,37 @@
+package approvals
+
+import (
+	"context"
+	"strings"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// Cancel ends the approvals that a turn waits for, or with an empty turn those of the agent:
+// they expire now.
+func (s *Service) Cancel(ctx context.Context, agent, turn string) error {
+	const page = 200
+	for after := ""; ; {
+		list, err := s.Approvals.Approvals(ctx, after, agent, pending, page)
+		if err != nil {
+			return s.Fault(agent, "", err)
+		}
+		for _, a := range list {
+			if after = a.ID; turn != "" && !strings.HasPrefix(a.Key, turn+":") {
+				continue
+			}
+			if _, err := s.change(ctx, a.ID, func(a *store.Approval) error {
+				if a.State == pending {
+					a.State = expired
+				}
+				return nil
+			}); err != nil && !fault.Is(err, fault.ApprovalClosed) {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+}
