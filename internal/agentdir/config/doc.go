@@ -61,6 +61,8 @@ type Tools struct {
 	Profile string
 	toolpolicy.Scope
 	WebFetch, HTTP WebTool
+	// QuestionTimeout is how long ask_user waits for an answer; 1 hour.
+	QuestionTimeout time.Duration
 }
 
 // WebTool bounds a tool for the web. MaxChars is 10,000 for web_fetch and 50,000 for
@@ -233,7 +235,7 @@ func Default() Config {
 		Approvals:       "none",
 		Tools: Tools{
 			Profile: toolpolicy.Theclaw, WebFetch: WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
-			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
+			HTTP: WebTool{MaxChars: 50_000, Timeout: 30 * time.Second}, QuestionTimeout: time.Hour,
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

@@ -73,6 +73,7 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 			Share: c.Memory.Share, RecentMessages: int32(c.Context.RecentMessages),
 		},
 	}
+	out.QuestionTimeout = durationpb.New(c.Tools.QuestionTimeout)
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	for _, l := range c.ToolLayers() {
 		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})

@@ -49,11 +49,13 @@ func ask(ctx context.Context, a Approvals, c toolset.Call, command sandbox.Comma
 	if c.Place.Config.GetSandboxMode() != string(sandbox.Off) {
 		reason = "it runs with the network open"
 	}
-	_, err := wait(ctx, a, c.Place.Trusted, &registrypb.RequestApprovalRequest{
-		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: command.Shell, Cwd: command.Workdir,
-		Reason: reason, Digest: digest(command), Wait: durationpb.New(poll),
+	return c.Place.Wait(ctx, func(ctx context.Context) error {
+		_, err := wait(ctx, a, c.Place.Trusted, &registrypb.RequestApprovalRequest{
+			AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: command.Shell, Cwd: command.Workdir,
+			Reason: reason, Digest: digest(command), Wait: durationpb.New(poll),
+		})
+		return err
 	})
-	return err
 }
 
 // create asks for an agent and waits until the registry has made it; it returns its
