@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -26,6 +27,15 @@ const (
 	oneOf    = `call: ask_user {"question":"Which account?","options":["main","savings"],"allow_text":false}`
 	numbered = "Which account?\n1. main\n2. savings"
 )
+
+// eachBackend is backendtest.Each with a server that ends with the test: this package looks for
+// what is left running.
+func eachBackend(t *testing.T, test func(t *testing.T, o backendtest.Options)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, backendtest.Options{Home: t.TempDir()}) })
+	t.Run("postgres", func(t *testing.T) {
+		test(t, backendtest.Options{Home: t.TempDir(), DSN: pgtest.Start(t, "fsync = off").Database(t)})
+	})
+}
 
 // asker is a world whose agent a1 may ask.
 type asker struct {
@@ -138,7 +148,7 @@ func (a *asker) turn(t *testing.T, run string) *registrypb.Turn {
 
 // S3-48: the first answer counts: of the owner by the registry, or of the peer as its next
 // message, which joins the turn. What is none of the options gets one hint and a turn of its own.
-func TestAskUser(t *testing.T) { backendtest.Each(t, testAskUser) }
+func TestAskUser(t *testing.T) { eachBackend(t, testAskUser) }
 
 func testAskUser(t *testing.T, o backendtest.Options) {
 	a := newAsker(t, o)
@@ -214,7 +224,7 @@ func testAskUser(t *testing.T, o backendtest.Options) {
 
 // S3-48: all services are ended and started while a question waits. The drain does not wait for
 // the answer, no attempt is counted, and the same turn continues.
-func TestAskUserRestart(t *testing.T) { backendtest.Each(t, testAskUserRestart) }
+func TestAskUserRestart(t *testing.T) { eachBackend(t, testAskUserRestart) }
 
 func testAskUserRestart(t *testing.T, o backendtest.Options) {
 	a := newAsker(t, o)
@@ -279,7 +289,7 @@ func (c *cut) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, 
 
 // S3-48, TQ1 to TQ3: killed after the question is stored, after the message is committed, after
 // the answer of a message was accepted and after it joined: the same row, one message, one turn.
-func TestAskUserKilled(t *testing.T) { backendtest.Each(t, testAskUserKilled) }
+func TestAskUserKilled(t *testing.T) { eachBackend(t, testAskUserKilled) }
 
 func testAskUserKilled(t *testing.T, o backendtest.Options) {
 	a := newAsker(t, o)
@@ -364,7 +374,7 @@ func (a *asker) push(t *testing.T, text, key string) string {
 }
 
 // An answer that does not come: the model reads so, and the turn goes on.
-func TestAskUserExpires(t *testing.T) { backendtest.Each(t, testAskUserExpires) }
+func TestAskUserExpires(t *testing.T) { eachBackend(t, testAskUserExpires) }
 
 func testAskUserExpires(t *testing.T, o backendtest.Options) {
 	a := newAsker(t, o)
