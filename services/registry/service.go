@@ -190,7 +190,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	}
 	s.agents = agents.New(agents.Deps{
 		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Leases: p.table, Log: p.log, Backups: p.agents, CancelWaits: cancelWaits,
-		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
+		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Questions: p.questions, Log: p.log},
 		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
 	})
 	s.threads = threads.New(threads.Deps{

@@ -117,7 +117,9 @@ type Deps struct {
 	Agents Agents
 	Leases Leases
 	Wakes  Wakes
-	Log    wire.Log
+	// Questions are those that agents ask their peers.
+	Questions store.Questions
+	Log       wire.Log
 }
 
 // Find finds a peer of an agent. Errors: THREAD_NOT_FOUND, INVALID_ARGUMENT.

@@ -197,6 +197,9 @@ func TestEraseQuestions(t *testing.T) {
 	w.Create("a1")
 	w.Asks("a1", "bob", bobs)
 	w.Asks("a1", "carol", carols)
+	if all := string(w.Export("a1", "bob")); !strings.Contains(all, `"text":"which `+bobs) || strings.Contains(all, carols) {
+		t.Error("the questions to bob, and no others, are not exported")
+	}
 	w.StopAgent("a1")
 	if q := w.Questions("a1"); len(q) != 2 {
 		t.Fatalf("questions %q", q)

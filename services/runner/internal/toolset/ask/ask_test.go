@@ -1,10 +1,13 @@
 package ask_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -12,8 +15,27 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset/toolsettest"
 )
 
-// What cannot be asked asks nothing, and says why. What happens with a question is tested over
-// the real registry, in services/runner.
+// answered is a registry whose questions wait once and have their answer then.
+type answered struct{ ask.Questions }
+
+func (answered) RequestQuestion(ctx context.Context, in *registrypb.RequestQuestionRequest, _ ...grpc.CallOption) (*registrypb.RequestQuestionResponse, error) {
+	q := &registrypb.Question{QuestionId: "1", Text: in.GetText(), Options: in.GetOptions(), State: registrypb.QuestionState_QUESTION_STATE_PENDING}
+	if in.GetWait() != nil {
+		q.State, q.Answer, q.By = registrypb.QuestionState_QUESTION_STATE_ANSWERED, "savings", "owner"
+	}
+	return &registrypb.RequestQuestionResponse{Question: q}, context.Cause(ctx)
+}
+
+// It is a tool as others are. What happens with a question is tested over the real registry, in
+// services/runner.
+func TestTool(t *testing.T) {
+	toolsettest.Run(t, ask.Tool{Questions: answered{}}, toolsettest.Cases{
+		Good: []string{`{"question":"Which account?","options":["main","savings"]}`, `{"question":"How much?"}`},
+		Bad:  []string{`{}`, `{"question":""}`, `{"question":1}`},
+	})
+}
+
+// What cannot be asked asks nothing, and says why.
 func TestRefused(t *testing.T) {
 	long := strings.Repeat("x", 4097)
 	options := `"` + strings.Repeat(`a","`, 10) + `b"`
@@ -27,7 +49,6 @@ func TestRefused(t *testing.T) {
 		`{"question":"q","options":[` + options + `]}`:                    "11 options are too many",
 		`{"question":"` + long + `"}`:                                     "question has 4097 bytes",
 		`{"question":"q","allow_text":false}`:                             "there are no options",
-		`{"question":"q","options":["a"]}`:                                "no person is here",
 	} {
 		calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{}, ask.Tool{})
 		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: ask.Name, Arguments: json.RawMessage(arguments)}, false)
