@@ -428,3 +428,57 @@ func TestAskUserHoldsNoSlot(t *testing.T) {
 		a.ended(t, r, run, `{"answer":"main"}`)
 	}
 }
+
+// Trap "question answered twice", 500 times in all: the owner and a message answer at the same
+// instant. One answer counts, and the message is never lost: it joined the turn, or has a reply of
+// its own.
+func TestAskUserAnsweredTwice(t *testing.T) { eachBackend(t, testAskUserAnsweredTwice) }
+
+func testAskUserAnsweredTwice(t *testing.T, o backendtest.Options) {
+	const rounds = 250
+	a := newAsker(t, o, "context.recent_messages", "2")
+	r := a.runner(nil)
+	watch, err := a.questions.WatchQuestions(t.Context(), &registrypb.WatchQuestionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() *registrypb.Question {
+		for {
+			q, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q.GetQuestion().GetState() == registrypb.QuestionState_QUESTION_STATE_PENDING {
+				return q.GetQuestion()
+			}
+		}
+	}
+	joined := 0
+	for n := range rounds {
+		run := a.say(r, "a1", which)
+		q := next()
+		var g sync.WaitGroup
+		var refused error
+		var reply string
+		stored := make(chan struct{})
+		if n%2 == 0 { // else the owner answers while the runner reads the message
+			close(stored)
+		}
+		g.Go(func() { <-stored; refused = a.answer(t, q, "1") })
+		g.Go(func() {
+			if reply = a.say(r, "a1", "2"); n%2 != 0 {
+				close(stored)
+			}
+		})
+		g.Wait()
+		end, other := a.wait(r, "a1", run), a.wait(r, "a1", reply)
+		switch {
+		case refused == nil && strings.Contains(end.GetText(), `{"answer":"main"}`) && other.GetMergedInto() == "" && other.GetText() != "":
+		case fault.Is(refused, fault.QuestionClosed) && strings.Contains(end.GetText(), `{"answer":"savings"}`) && other.GetMergedInto() == run:
+			joined++
+		default:
+			t.Fatalf("round %d: the owner's answer %v, the turn %v, the message %v", n, refused, end, other)
+		}
+	}
+	t.Logf("%d of %d messages were the answer and joined, the others have replies", joined, rounds)
+}
