@@ -355,6 +355,51 @@ func testAskUserKilled(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// S3-48: the runner is killed again and again during one wait, more often than a message that kills
+// it may: no crash is counted, the same question waits, and the turn is never worked on alone.
+func TestAskUserKilledOften(t *testing.T) { eachBackend(t, testAskUserKilledOften) }
+
+func testAskUserKilledOften(t *testing.T, o backendtest.Options) {
+	a := newAsker(t, o)
+	var run string
+	var q *registrypb.Question
+	for n := range 20 {
+		waits := make(chan struct{}, 1)
+		dying := &cut{ClientConnInterface: a.conn, died: make(chan struct{}), at: func(args, _ any) bool {
+			if r, ok := args.(*registrypb.RecordStepRequest); ok && r.GetWaits() {
+				waits <- struct{}{}
+			}
+			return false
+		}}
+		a.wire = dying
+		r := a.runner(nil, func(c *runner.Config) { c.Grace = time.Millisecond })
+		if n == 0 {
+			run = a.say(r, "a1", which)
+			q = a.asked(t)
+		}
+		<-waits
+		dying.once.Do(func() { close(dying.died) })
+		token := a.token("a1")
+		r.stop()
+		if o.DSN != "" { // the lease of a dead holder lasts for its time there, and is free at once in a home
+			if _, err := a.leases.ReleaseLease(t.Context(), &registrypb.ReleaseLeaseRequest{Resource: "agent/a1", Token: token}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if turn := a.turn(t, run); turn.GetCrashAttempts() != 0 || len(turn.GetAttempts()) != 0 {
+			t.Fatalf("after %d kills: %v", n+1, turn)
+		}
+	}
+	if again := a.asked(t); again.GetQuestionId() != q.GetQuestionId() {
+		t.Errorf("another question: %v", again)
+	}
+	a.wire = a.conn
+	r := a.runner(nil)
+	reply := a.say(r, "a1", "1")
+	a.ended(t, r, run, `{"answer":"main"}`)
+	a.joined(t, r, reply, run)
+}
+
 // push pushes a message of the console's peer, as `agentctl send` does, and returns its key.
 func (a *asker) push(t *testing.T, text, key string) string {
 	t.Helper()

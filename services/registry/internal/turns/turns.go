@@ -226,7 +226,11 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, err
 	}
 	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
-		if err := s.CancelWaits(ctx, a.ID, key, "owner"); err != nil {
+		by := ""
+		if done.Fate == store.FateAborted {
+			by = "owner"
+		}
+		if err := s.CancelWaits(ctx, a.ID, key, by); err != nil {
 			return nil, err
 		}
 	}

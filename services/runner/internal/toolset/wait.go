@@ -16,10 +16,10 @@ type Waits interface {
 	// Replies returns the messages of the peer, with ids above after, that are next in the
 	// conversation, and a channel that is closed when there may be others.
 	Replies(after int64) (list []Reply, changed <-chan struct{})
-	// Hold keeps a message from being withdrawn while it is offered, until Let or the end of
-	// the turn; false when it was withdrawn.
+	// Hold keeps a message from being withdrawn while it is offered, until Release or the end
+	// of the turn; false when it was withdrawn.
 	Hold(r Reply) bool
-	Let(r Reply)
+	Release(r Reply)
 	// Join makes the message with this key a part of the turn: it is merged and gets no turn
 	// of its own. It is journaled before the result of the call, and may be repeated.
 	Join(ctx context.Context, c Call, key string) error

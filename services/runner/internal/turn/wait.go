@@ -26,7 +26,10 @@ func (w waits) Wait(ctx context.Context, f func(context.Context) error) error {
 		return context.Cause(ctx)
 	}
 	begun := time.Now()
-	err := t.w.Slot.Wait(ctx, f)
+	err := t.waiting(ctx)
+	if err == nil {
+		err = t.w.Slot.Wait(ctx, f)
+	}
 	t.waited += time.Since(begun)
 	if errors.Is(err, ErrYield) {
 		t.yield(ErrYield) // nothing of the call is kept
@@ -54,8 +57,8 @@ func (w waits) Replies(after int64) (list []toolset.Reply, changed <-chan struct
 // Hold implements [toolset.Waits].
 func (w waits) Hold(r toolset.Reply) bool { return w.t.w.Slot.Hold(r.Key, true) }
 
-// Let implements [toolset.Waits].
-func (w waits) Let(r toolset.Reply) { w.t.w.Slot.Hold(r.Key, false) }
+// Release implements [toolset.Waits].
+func (w waits) Release(r toolset.Reply) { w.t.w.Slot.Hold(r.Key, false) }
 
 // Join implements [toolset.Waits]. The step is none that a round shows to the model, which reads
 // the answer in the result of the call.

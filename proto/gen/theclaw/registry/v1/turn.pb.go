@@ -2487,7 +2487,10 @@ type RecordStepRequest struct {
 	SteerSeq int32 `protobuf:"varint,9,opt,name=steer_seq,json=steerSeq,proto3" json:"steer_seq,omitempty"`
 	// says are messages to the peer that the steps make: each is sent once, however
 	// often the call is repeated.
-	Says          []*Saying `protobuf:"bytes,10,rep,name=says,proto3" json:"says,omitempty"`
+	Says []*Saying `protobuf:"bytes,10,rep,name=says,proto3" json:"says,omitempty"`
+	// waits means that a call begins to wait for a person: the claims that ended before
+	// it are forgotten, however often the services end during the wait.
+	Waits         bool `protobuf:"varint,11,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2590,6 +2593,13 @@ func (x *RecordStepRequest) GetSays() []*Saying {
 		return x.Says
 	}
 	return nil
+}
+
+func (x *RecordStepRequest) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
 }
 
 // Saying is a message to the peer before the turn has ended.
@@ -4789,7 +4799,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05class\x18\x03 \x01(\tR\x05class\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x18\n" +
 	"\acounted\x18\x05 \x01(\bR\acounted\x12-\n" +
-	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xe2\x03\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xf8\x03\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -4804,7 +4814,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tsteer_key\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\bsteerKey\x12\x1b\n" +
 	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\x12:\n" +
 	"\x04says\x18\n" +
-	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\"K\n" +
+	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\x12\x14\n" +
+	"\x05waits\x18\v \x01(\bR\x05waits\"K\n" +
 	"\x06Saying\x12$\n" +
 	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x1b\n" +
 	"\x04text\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04text\"l\n" +

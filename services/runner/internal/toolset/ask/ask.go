@@ -210,7 +210,7 @@ func (t Tool) offer(ctx context.Context, c toolset.Call, q *registrypb.Question,
 	}
 	defer func() {
 		if !taken {
-			c.Place.Waits.Let(r)
+			c.Place.Waits.Release(r)
 		}
 	}()
 	_, err = registrycall.Call(ctx, c.Place.Trusted, func(ctx context.Context) (*registrypb.AnswerQuestionResponse, error) {

@@ -286,8 +286,8 @@ func (alone) Replies(int64) ([]toolset.Reply, <-chan struct{}) { return nil, nil
 // Hold implements [toolset.Waits].
 func (alone) Hold(toolset.Reply) bool { return false }
 
-// Let implements [toolset.Waits].
-func (alone) Let(toolset.Reply) {}
+// Release implements [toolset.Waits].
+func (alone) Release(toolset.Reply) {}
 
 // Join implements [toolset.Waits].
 func (alone) Join(context.Context, toolset.Call, string) error { return nil }
