@@ -93,7 +93,7 @@ func (c *conversation) offer(q *registryv1.Question, e *registryv1.PendingEvent,
 }
 
 // S3-48: an option is chosen by its number or its text; the first answer stands, over a restart,
-// and a later one is told who was first.
+// and a later one is refused with who was first.
 func TestQuestion(t *testing.T) { backendtest.Each(t, testQuestion) }
 
 func testQuestion(t *testing.T, o backendtest.Options) {

@@ -125,7 +125,7 @@ func (a *asker) ended(t *testing.T, r *workshop, run, text string) {
 	}
 }
 
-// joined checks that a message was merged into a run, and is not answered by itself.
+// joined checks that a message was merged into a run and has no reply of its own.
 func (a *asker) joined(t *testing.T, r *workshop, run, into string) {
 	t.Helper()
 	if end := a.wait(r, "a1", run); end.GetMergedInto() != into {
