@@ -293,6 +293,39 @@ func TestChatColors(t *testing.T) {
 	}
 }
 
+// S3-48: a question of the agent is answered in the conversation, on the screen and for a screen
+// reader.
+func TestChatQuestion(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home)
+	agentOf(t, home)
+	for _, kv := range [][2]string{{"pai.provider", "offline"}, {"tools.also_allow", "[ask_user]"}} {
+		if _, err := owner(t, home).Agents().SetAgentConfig(t.Context(), &registry.SetAgentConfigRequest{AgentId: "a1", Key: kv[0], Value: kv[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ask = `call: ask_user {"question":"Which account?","options":["main","savings"],"allow_text":false}`
+	m := terminal(t, ctl(t, home, "", "chat a1"))
+	m.at(100, 30)
+	m.shows("> Say something")
+	m.typed(ask)
+	t.Log(m.shows("! a1 asks you:", "1. main", "2. savings", "waits for your answer", "Type 1 to 2, then Enter: Which account?", "> "))
+	m.typed("neither")
+	m.shows("the answer is none of the options")
+	m.typed("2")
+	m.shows("answered: savings", "a1: offline: ", "> Say something")
+	m.hides("Type 1 to 2")
+
+	plain := terminal(t, ctl(t, home, "", "chat a1 --plain"))
+	plain.shows("you:")
+	plain.typed(ask)
+	plain.shows("a1 asks you: Which account?", "1 to 2:")
+	plain.typed("neither")
+	plain.shows("the answer is none of the options", "1 to 2:")
+	plain.typed("main")
+	t.Log(plain.shows("answered: main", "a1: offline: ", "you:"))
+}
+
 // A command that a person is asked about is answered in the conversation.
 func TestChatAsks(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "h")

@@ -47,6 +47,7 @@ var good = map[string][]string{
 	"thread":  {},
 	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
 	"log level": {}, "log show": {"a1"}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},
+	"questions answer": {"x", "1"}, "questions list": {}, "questions watch": {},
 	"providers list": {}, "providers test": {"openai"}, "usage": {},
 }
 

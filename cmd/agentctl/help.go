@@ -14,7 +14,7 @@ import (
 var sections = []struct{ id, title, commands string }{
 	{"talk", "Conversations:", "setup up chat send agent run cancel sessions bindings"},
 	{"agents", "Agents:", "init list start stop rm status top config tools file memory context providers bootstrap cmds"},
-	{"account", "Inspection:", "explain turns threads events errors usage approvals audit dlq lease"},
+	{"account", "Inspection:", "explain turns threads events errors usage approvals questions audit dlq lease"},
 	{"home", "Home and data:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
 	{"services", "Services:", "service ready log profile certs token support"},
 }

@@ -210,6 +210,7 @@ func TestCompletion(t *testing.T) {
 		{"dlq retry a1", "", "t:1"},
 		{"dlq drop a1 t:1", "", ""},
 		{"approvals approve", "", ""},
+		{"questions answer", "", ""},
 		{"config get a1", "retry.max_at", "retry.max_attempts"},
 		{"config set a1 sandbox.mode", "re", "required reduced"},
 		{"config explain", "retry.max_at", "retry.max_attempts"},

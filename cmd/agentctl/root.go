@@ -29,6 +29,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/process"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
+	"github.com/theclaw/agents/cmd/agentctl/internal/questions"
 	"github.com/theclaw/agents/cmd/agentctl/internal/run"
 	"github.com/theclaw/agents/cmd/agentctl/internal/service"
 	"github.com/theclaw/agents/cmd/agentctl/internal/sessions"
@@ -89,7 +90,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, process.Commands(e)...)
 	subs = append(subs, archive.Commands(e)...)
 	subs = append(subs, peer.Commands(e)...)
-	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))
+	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e), questions.Command(e))
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, setup.Command(e), service.Command(e), support.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e), manual.Command(e))

@@ -73,7 +73,7 @@ func TestUsageErrors(t *testing.T) {
 		"help nosuch", "help dlq nosuch", "--no-such-flag", "completion tcsh",
 		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=", "list --registry foo", "list --runner host:1", "doctor --deliverer /x.sock", "version --registry http://h:1",
 		"certs", "certs init --domain A_B", "certs init --days 0", "certs issue", "certs issue nobody", "certs issue ../x", "certs rotate --retire runner",
-		"approvals", "approvals approve", "approvals list --agent ../x", "audit", "audit show -n -1", "token",
+		"approvals", "approvals approve", "approvals list --agent ../x", "questions", "questions answer", "questions answer x 1 2", "questions list --agent ../x", "audit", "audit show -n -1", "token",
 		"send a1", "send a1 --source s", "send a1 --source s --type t", "send a1 --type message --content {}",
 		"send a1 --source external:telegram:main --type message --content {}", "send a1 --source external:tui:m:dm:u:u --type gossip --content {}",
 		"agent a1 --message x --thinking much", "run wait a1 xyz", "run stream a1 xyz", "run abort a1 xyz", "migrate a1 --skip-before soon", "migrate a1 --undo --skip-before all",

@@ -89,6 +89,14 @@ const (
 	ApprovalClosed = "APPROVAL_CLOSED"
 	// VersionConflict: the policy for commands was changed since it was read.
 	VersionConflict = "VERSION_CONFLICT"
+	// QuestionNotFound: there is no question with this id.
+	QuestionNotFound = "QUESTION_NOT_FOUND"
+	// QuestionClosed: the question was answered or canceled, or has expired.
+	QuestionClosed = "QUESTION_CLOSED"
+	// AnswerInvalid: the answer is none of the options, where only those count.
+	AnswerInvalid = "ANSWER_INVALID"
+	// NotAsked: the answer is not of the peer that was asked, nor of the owner.
+	NotAsked = "NOT_ASKED"
 	// AuditBroken: the audit log is not what was written.
 	AuditBroken = "AUDIT_BROKEN"
 	// PermissionDenied: the caller may not do this.

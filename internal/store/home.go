@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/theclaw/agents/internal/lease"
@@ -59,15 +61,77 @@ type Approvals interface {
 	Approval(ctx context.Context, id, agent, key string) (Approval, bool, error)
 	// Approvals answers questions after an id, of one agent or all, in one state or any.
 	Approvals(ctx context.Context, after, agent, state string, limit int) ([]Approval, error)
-	// ErasePeer forgets what is kept of a peer outside of threads: questions, and whatever
+	// ErasePeer forgets what is kept of a peer outside of threads: approvals, questions, and whatever
 	// else of the share lies with them. It may be repeated, and refuses as Erase does.
 	ErasePeer(ctx context.Context, agent string, s PeerRecords) error
+}
+
+// The states of a question.
+const (
+	QuestionPending  = "pending"
+	QuestionAnswered = "answered"
+	QuestionExpired  = "expired"
+	QuestionCanceled = "canceled"
+)
+
+// Question is a question of an agent to the person it talks to, and the answer. Only State,
+// Answer, By and Ended change after it was asked.
+type Question struct {
+	ID, Agent, Thread, Key string // ids rise with time; the key begins with that of the turn
+	Text                   string
+	Options                []string
+	AllowText              bool
+	Peer                   string // the source of the turn's message
+	After                  int64  // newest event of the inbox when it was asked
+	State                  string
+	Answer                 string
+	By                     string // owner, or the key of the inbox event that was the answer
+	Requested, Expires     time.Time
+	Ended                  time.Time // zero while it waits
+}
+
+// QuestionsKept is how long questions are remembered after their end.
+const QuestionsKept = 7 * 24 * time.Hour
+
+// EncodeOptions returns options as a column holds them.
+func EncodeOptions(list []string) (string, error) {
+	if len(list) == 0 {
+		return "[]", nil
+	}
+	b, err := json.Marshal(list)
+	return string(b), err
+}
+
+// DecodeOptions reads the column.
+func DecodeOptions(column string) (list []string, err error) {
+	if err := json.Unmarshal([]byte(column), &list); err != nil {
+		return nil, fmt.Errorf("decode options: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list, nil
+}
+
+// Questions keeps questions. What is put is on disk when the call returns.
+type Questions interface {
+	// PutQuestion adds a question (was is empty) or changes one that is in state was;
+	// ErrMoved when it is not, or when its agent and key have one already. Old ones are
+	// forgotten.
+	PutQuestion(ctx context.Context, q Question, was string) error
+	// Question returns the question with this id, or of this agent and key when the id is
+	// empty; false when there is none.
+	Question(ctx context.Context, id, agent, key string) (Question, bool, error)
+	// Questions returns questions after an id in the order of their ids, of one agent or
+	// all, in one state or any.
+	Questions(ctx context.Context, after, agent, state string, limit int) ([]Question, error)
 }
 
 // Home is what one registry keeps outside of the threads of its home.
 type Home interface {
 	lease.Ledger
 	Approvals
+	Questions
 	Revisions
 	// Usage answers what was used in a day. SaveUsage replaces rows of one day, and
 	// forgets the days before.

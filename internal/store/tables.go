@@ -94,6 +94,7 @@ type Leases interface {
 // Counts keeps questions, and what agents and their peers have used.
 type Counts interface {
 	Approvals
+	Questions
 	Revisions
 	HomeFiles
 	// Count, Used and Pace are those of the registry's quota.

@@ -203,6 +203,9 @@ type Record struct {
 	Says             []Say
 	Deliver, Console bool
 	BootID           string
+	// Waits means that a call begins to wait for a person. That is progress: what ended the
+	// claims before is not the message, and the next claim comes to the same wait.
+	Waits bool
 	// InboxID is the turn's inbox event: an engine that has the inbox in the same database
 	// settles it in the same transaction (Finished.Settled). 0: it must not.
 	InboxID int64

@@ -29,7 +29,7 @@ import (
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
-	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "SetExecPolicy": true, "NoteIdentityChange": true,
+	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "SetExecPolicy": true, "AnswerQuestion": true, "NoteIdentityChange": true,
 	"SetBindings": true, "SetHomeConfig": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
 }
 
@@ -224,6 +224,8 @@ func detail(req any) string {
 	case *registryv1.SetExecPolicyRequest:
 		sum := sha256.Sum256([]byte(r.GetJson()))
 		return fmt.Sprintf("after version %d, sha256 %x", r.GetVersion(), sum)
+	case *registryv1.AnswerQuestionRequest:
+		return strings.TrimSpace(r.GetQuestionId() + " " + r.GetEventKey())
 	case *registryv1.SetBindingsRequest:
 		return fmt.Sprintf("%d bindings after version %s", len(r.GetBindings()), r.GetVersion())
 	case *registryv1.SetHomeConfigRequest:

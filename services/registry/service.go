@@ -53,6 +53,7 @@ type Service struct {
 	turns      *turns.Service
 	deliveries *deliveries.Service
 	approvals  *approvals.Service
+	questions  *approvals.Questions
 	workdirs   registryv1.WorkdirServiceServer
 	routing    *routing.Service
 	channels   *channels.Service
@@ -75,6 +76,7 @@ type parts struct {
 	engine    store.Engine
 	starts    agents.Store
 	approvals store.Approvals
+	questions store.Questions
 	quota     *admission.Quota
 	workdirs  registryv1.WorkdirServiceServer
 	table     authority.Authority
@@ -128,7 +130,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 		return nil, errors.Join(err, s.end())
 	}
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, quota: r.Quota, workdirs: workdirs.None{},
+		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, questions: r.Questions, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		generation: r.Generation, revisions: r.Revisions,
 	})
@@ -147,7 +149,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 	}
 	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, quota: r.Quota,
+		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, questions: r.Questions, quota: r.Quota,
 		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		revisions: r.Revisions,
@@ -177,9 +179,18 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 // serve makes the services of gRPC.
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
+	s.approvals = approvals.New(approvals.Deps{
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
+	})
+	s.questions = approvals.NewQuestions(approvals.QuestionDeps{
+		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Wakes: p.wakes,
+	})
+	cancelWaits := func(ctx context.Context, agent, turn, by string) error {
+		return errors.Join(s.approvals.Cancel(ctx, agent, turn, by), s.questions.Cancel(ctx, agent, turn, by))
+	}
 	s.agents = agents.New(agents.Deps{
-		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents,
-		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Questions: p.approvals, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
+		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents, CancelWaits: cancelWaits,
+		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Approvals: p.approvals, Questions: p.questions, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
 		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
 	})
 	s.threads = threads.New(threads.Deps{
@@ -189,11 +200,8 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.leases = leases.New(leases.Deps{
 		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
 	})
-	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
-	})
 	s.turns = turns.New(turns.Deps{
-		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota,
+		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota, CancelWaits: cancelWaits,
 		Approvals: s.approvals,
 		Memory:    &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 	})
@@ -241,6 +249,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterTurnServiceServer(r, s.turns)
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
 	registryv1.RegisterApprovalServiceServer(r, s.approvals)
+	registryv1.RegisterQuestionServiceServer(r, s.questions)
 	registryv1.RegisterWorkdirServiceServer(r, s.workdirs)
 	registryv1.RegisterIdentityServiceServer(r, identities{})
 	registryv1.RegisterRoutingServiceServer(r, s.routing)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner"
 )
 
 // S5: with approvals: ask nothing runs outside of the sandbox before a person said
@@ -59,5 +61,36 @@ func TestTheSandboxAsksNobody(t *testing.T) {
 	list, err := registrypb.NewApprovalServiceClient(w.conn).ListApprovals(t.Context(), &registrypb.ListApprovalsRequest{})
 	if err != nil || len(list.GetApprovals()) != 0 {
 		t.Errorf("%v %v", list, err)
+	}
+}
+
+// A command that waits for its approval holds no slot: with one slot another conversation is
+// answered meanwhile, and the command runs then.
+func TestApprovalHoldsNoSlot(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "sandbox: {mode: \"off\"}\napprovals: ask\noutbound: []\nrun: {concurrency: 1}")
+	r := w.runner(nil, func(c *runner.Config) { c.Slots = 1 })
+	approvals := registrypb.NewApprovalServiceClient(w.conn)
+	watch, err := approvals.WatchApprovals(t.Context(), &registrypb.WatchApprovalsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := w.say(r, "a1", "run: echo it-ran")
+	asked, err := watch.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "say: meanwhile", Source: "external:tui:main:dm:s:bob"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := w.wait(r, "a1", other.GetRunId()); !strings.Contains(end.GetText(), "meanwhile") {
+		t.Errorf("the other conversation: %v", end)
+	}
+	if _, err := approvals.ResolveApproval(t.Context(), &registrypb.ResolveApprovalRequest{ApprovalId: asked.GetApproval().GetApprovalId(), Approve: true}); err != nil {
+		t.Fatal(err)
+	}
+	if end := w.wait(r, "a1", run); !strings.Contains(end.GetText(), "it-ran") {
+		t.Errorf("the command: %v", end)
 	}
 }

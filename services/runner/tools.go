@@ -3,6 +3,7 @@ package runner
 import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/ask"
 	"github.com/theclaw/agents/services/runner/internal/toolset/file"
 	"github.com/theclaw/agents/services/runner/internal/toolset/message"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
@@ -21,6 +22,7 @@ func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string) (*
 		shell.Python{Tool: exec},
 		shell.Process{Processes: processes},
 		message.Tool{},
+		ask.Tool{Questions: registrypb.NewQuestionServiceClient(d.Registry)},
 	}
 	tools = append(tools, file.New(workdirs)...)
 	secrets := web.Secrets{Getenv: d.Getenv}

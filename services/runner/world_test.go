@@ -24,7 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	"github.com/theclaw/agents/proofs/standin/pai/chat"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -59,32 +59,40 @@ type world struct {
 	turns   registrypb.TurnServiceClient
 	leases  registrypb.LeaseServiceClient
 	metrics *obs.RunnerMetrics // of the runners; nil: nobody counts
+	stop    func()
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	home, err := agentdir.OpenHome(t.TempDir())
+	return openWorld(t, backendtest.Options{Home: t.TempDir()})
+}
+
+// openWorld opens a registry over either backend; stop ends it before the test does.
+func openWorld(t *testing.T, o backendtest.Options) *world {
+	t.Helper()
+	home, err := agentdir.OpenHome(o.Home)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := agentlog.New(redact.New())
-	reg, err := registry.NewStandalone(t.Context(), sqlite.New(sqlite.Options{Home: home.RegistryDB()}), registry.Config{}, registry.Deps{
+	reg, err := o.Open(t.Context(), registry.Config{}, registry.Deps{
 		Home: home, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, stop := serveOn(t, reg.Register, registry.Policy(), reg.Run)
-	t.Cleanup(func() {
-		stop()
+	conn, end := serveOn(t, reg.Register, registry.Policy(), reg.Run)
+	stop := sync.OnceFunc(func() {
+		end()
 		if err := reg.Close(); err != nil {
 			t.Error(err)
 		}
 		_ = log.Close()
 		_ = home.Close()
 	})
+	t.Cleanup(stop)
 	return &world{
-		t: t, home: home, conn: conn, wire: conn,
+		t: t, home: home, conn: conn, wire: conn, stop: stop,
 		agents: registrypb.NewAgentServiceClient(conn), threads: registrypb.NewThreadServiceClient(conn),
 		turns: registrypb.NewTurnServiceClient(conn), leases: registrypb.NewLeaseServiceClient(conn),
 	}

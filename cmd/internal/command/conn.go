@@ -113,6 +113,11 @@ func (e *Env) Approvals() registry.ApprovalServiceClient {
 	return registry.NewApprovalServiceClient(e.Conn(Registry))
 }
 
+// Questions lists and answers what agents ask the people they talk to.
+func (e *Env) Questions() registry.QuestionServiceClient {
+	return registry.NewQuestionServiceClient(e.Conn(Registry))
+}
+
 // Identities puts changes of tokens and certificates on record.
 func (e *Env) Identities() registry.IdentityServiceClient {
 	return registry.NewIdentityServiceClient(e.Conn(Registry))

@@ -356,6 +356,8 @@ var operands = map[string]Kind{
 	"TOOL":     {Noun: "tool", Most: nameMost, Fix: "'agentctl tools list ID --all' shows the tools"},
 	"N":        {Noun: "binding number", Most: nameMost, Check: checkBinding, Fix: "'agentctl bindings list' shows the numbers, which begin with 1"},
 	"APPROVAL": {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
+	"QUESTION": {Noun: "question", Most: nameMost, Fix: "'agentctl questions list' shows the ids"},
+	"ANSWER":   {Noun: "answer", Most: valueMost, Lines: true, Any: true, Fix: "give a number or the text of an option, or an answer in words"},
 	"LETTER":   {Noun: "dead letter", Most: pathMost, Fix: "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them"},
 	"DEST":     Path,
 	"PATH":     Path,

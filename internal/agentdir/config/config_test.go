@@ -56,7 +56,7 @@ func TestQuoteIsText(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{24 * time.Hour: "24h", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", time.Second: "1s", 0: "0s", time.Hour + time.Second: "1h0m1s"} {
-		if got := duration(d); got != want {
+		if got := Duration(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}

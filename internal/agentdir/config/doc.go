@@ -74,6 +74,8 @@ type Tools struct {
 	Exec                  Exec
 	// ApprovalTimeout is how long a question for an approval waits; default 5 minutes.
 	ApprovalTimeout time.Duration
+	// QuestionTimeout is how long ask_user waits for an answer; 1 hour.
+	QuestionTimeout time.Duration
 }
 
 // OlderApprovals returns what approvals: none and approvals: ask mean.
@@ -312,6 +314,7 @@ func Default() Config {
 				Timeout: 600 * time.Second, Background: Background{Max: 8, MaxAge: 30 * time.Minute, Notify: true},
 			},
 			ApprovalTimeout: 5 * time.Minute,
+			QuestionTimeout: time.Hour,
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

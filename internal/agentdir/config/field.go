@@ -402,6 +402,11 @@ var fields = []Field{
 		Meaning: "Addresses that http_request, and programs with hosts in sandbox.network, may reach although they are not public. Everything that the agent can be talked into is then possible there.",
 	},
 	{
+		Key: "tools.question_timeout", Ref: func(c *Config) any { return &c.Tools.QuestionTimeout },
+		Rule: lasting(time.Minute, 7*24*time.Hour), Effect: EffectMessage, Example: "30m",
+		Meaning: "How long a question of ask_user waits for an answer. Without one the model reads that there was none, and goes on.",
+	},
+	{
 		Key: "memory.share", Ref: func(c *Config) any { return &c.Memory.Share },
 		Effect: EffectMessage, Example: "true",
 		Meaning: "Whether the memory of the agent, which every conversation sees, may contain what its conversations were about. Otherwise it is made from records that contain no words of peers.",
@@ -652,7 +657,7 @@ func orZero(low, high int) Rule {
 func lasting(low, high time.Duration) Rule {
 	return Rule{Low: int(low), High: int(high), check: func(v any) string {
 		if d := *v.(*time.Duration); d < low || d > high {
-			return fmt.Sprintf("%s is not between %s and %s", duration(d), duration(low), duration(high))
+			return fmt.Sprintf("%s is not between %s and %s", Duration(d), Duration(low), Duration(high))
 		}
 		return ""
 	}}
@@ -662,7 +667,7 @@ func lasting(low, high time.Duration) Rule {
 func lastingOrZero(low, high time.Duration) Rule {
 	return Rule{Low: int(low), High: int(high), Zero: true, check: func(v any) string {
 		if d := *v.(*time.Duration); d != 0 && (d < low || d > high) {
-			return fmt.Sprintf("%s is neither 0 nor between %s and %s", duration(d), duration(low), duration(high))
+			return fmt.Sprintf("%s is neither 0 nor between %s and %s", Duration(d), Duration(low), Duration(high))
 		}
 		return ""
 	}}

@@ -285,7 +285,7 @@ func (f *Field) setting() Setting {
 	case *Switch:
 		s.Type, s.Values = TypeChoice, []string{string(On), string(Off), string(Auto)}
 	case *time.Duration:
-		s.Type, bound = TypeDuration, func(n int) string { return duration(time.Duration(n)) }
+		s.Type, bound = TypeDuration, func(n int) string { return Duration(time.Duration(n)) }
 	}
 	if f.Rule.High > 0 {
 		s.Limits = bound(f.Rule.Low) + " to " + bound(f.Rule.High)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -47,6 +48,28 @@ func (w WebTool) limits() *registryv1.WebLimits {
 	return &registryv1.WebLimits{MaxChars: int32(w.MaxChars), Timeout: durationpb.New(w.Timeout), AllowPrivate: w.AllowPrivate}
 }
 
+// ordinary are the settings of tools that nobody changed. What is as there is not sent with each turn: a runner has the
+// same.
+var ordinary = Default().Tools
+
+func (t *Tools) limits() *registryv1.ToolLimits {
+	if t.Parallel == ordinary.Parallel && t.ResultChars == ordinary.ResultChars && t.OutputKeep == ordinary.OutputKeep && t.Read == ordinary.Read && slices.Equal(t.FS.Ignore, ordinary.FS.Ignore) {
+		return nil
+	}
+	return &registryv1.ToolLimits{
+		Parallel: int32(t.Parallel), ResultChars: int32(t.ResultChars),
+		OutputKeepAge: durationpb.New(t.OutputKeep.Age), OutputKeepBytes: int64(t.OutputKeep.MaxMiB) << 20,
+		ReadMaxBytes: int64(t.Read.MaxBytes), ReadMaxLines: int32(t.Read.MaxLines), FsSkip: t.FS.Ignore,
+	}
+}
+
+func (t *Tools) search() *registryv1.WebSearch {
+	if t.WebSearch == ordinary.WebSearch {
+		return nil
+	}
+	return &registryv1.WebSearch{Provider: t.WebSearch.Provider, Url: t.WebSearch.URL, Key: t.WebSearch.Key, Results: int32(t.WebSearch.Results)}
+}
+
 // ToolLayers are the policies by which tools are allowed. reply.message_tool allows the tool
 // for messages in every profile.
 func (c *Config) ToolLayers() []toolpolicy.Layer {
@@ -77,19 +100,13 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 			Share: c.Memory.Share, RecentMessages: int32(c.Context.RecentMessages),
 		},
 	}
-	out.ToolLimits = &registryv1.ToolLimits{
-		Parallel: int32(c.Tools.Parallel), ResultChars: int32(c.Tools.ResultChars),
-		OutputKeepAge: durationpb.New(c.Tools.OutputKeep.Age), OutputKeepBytes: int64(c.Tools.OutputKeep.MaxMiB) << 20,
-		ReadMaxBytes: int64(c.Tools.Read.MaxBytes), ReadMaxLines: int32(c.Tools.Read.MaxLines), FsSkip: c.Tools.FS.Ignore,
-	}
-	out.WebSearch = &registryv1.WebSearch{
-		Provider: c.Tools.WebSearch.Provider, Url: c.Tools.WebSearch.URL, Key: c.Tools.WebSearch.Key, Results: int32(c.Tools.WebSearch.Results),
-	}
+	out.ToolLimits, out.WebSearch = c.Tools.limits(), c.Tools.search()
 	if c.Sandbox.Mode == "off" || c.Sandbox.Network.Open {
 		e := c.Tools.Exec
 		out.Exec = &registryv1.ExecPolicy{Security: e.Security, Ask: e.Ask, AskFallback: e.AskFallback, SafeBins: e.SafeBins}
 		out.AskApproval = e.Security != string(execpolicy.Full) || e.Ask == string(execpolicy.AskAlways)
 	}
+	out.QuestionTimeout = durationpb.New(c.Tools.QuestionTimeout)
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	out.Presentation = c.Tools.Presentation
 	x := c.Tools.Exec

@@ -92,7 +92,7 @@ func (f *Field) Show(c *Config) string {
 	case *Network:
 		return ref.String()
 	case *time.Duration:
-		return duration(*ref)
+		return Duration(*ref)
 	case *[]string:
 		return FlowList(*ref)
 	}
@@ -169,8 +169,8 @@ func ParseSwitch(s string, to *Switch) string {
 	return "must be true, false or auto"
 }
 
-// duration writes 24h, not 24h0m0s.
-func duration(d time.Duration) string {
+// Duration writes 24h, not 24h0m0s.
+func Duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

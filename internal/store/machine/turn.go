@@ -196,7 +196,7 @@ func Record(t *Thread, rec store.Record) (errorAttempts int, err error) {
 	for _, s := range rec.Says {
 		t.say(s.Key(rec.Key), s.Content, channelOf{deliver: rec.Deliver, console: rec.Console, bootID: rec.BootID})
 	}
-	if progress && (r.CrashAttempts > 0 || r.WaitingSince > 0) {
+	if (progress || rec.Waits) && (r.CrashAttempts > 0 || r.WaitingSince > 0) {
 		// What crashed before is not what this message does, and an outage that began
 		// earlier is over.
 		r.CrashAttempts, r.WaitingSince = 0, 0

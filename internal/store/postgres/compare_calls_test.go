@@ -178,6 +178,7 @@ func (m *pair) Record(t *rapid.T) {
 	for range pick(t, "says", 0, 0, 1, 2) {
 		rec.Says = append(rec.Says, store.Say{Step: fmt.Sprint("model:", pick(t, "at", 1, 2, 3)), Content: "one moment"})
 	}
+	rec.Waits = pick(t, "waits", false, false, true)
 	if pick(t, "failed", 0, 0, 1) == 1 {
 		rec.Failed = &store.FailedTry{Error: pick(t, "why", words...), Counted: flip(t, "counted"), Tries: pick(t, "tries", 0, 2), Wait: pick(t, "wait", 0, 0, 0, time.Hour)}
 	}

@@ -43,7 +43,7 @@ func (s *statements) note(t *testing.T, e *Engine) {
 var (
 	tables = regexp.MustCompile(`(?i)\b(?:FROM|JOIN|INTO|UPDATE) ([a-z_]+)`)
 	// ours are tables that hold rows of many agents.
-	ours   = strings.Fields("agent agent_file thread due event subscription progress dedupe fence route fate outbox turn step delivery memory lease usage approval pace agent_log workdir workdir_piece origin session")
+	ours   = strings.Fields("agent agent_file thread due event subscription progress dedupe fence route fate outbox turn step delivery memory lease usage approval question pace agent_log workdir workdir_piece origin session")
 	scan   = regexp.MustCompile(`(?m)^ *(?:-> +)?((?:Seq|Index|Index Only|Bitmap Heap|Tid) Scan|Bitmap Index Scan).*(?: using | on )(\S+)(?: .*)?$\n?((?:^ *(?:Index Cond|Recheck Cond|Filter).*$\n?)*)`)
 	oneRow = regexp.MustCompile(`\bagent_id = \$1\b`)
 )

@@ -110,6 +110,15 @@ var turns = map[string]func(*testing.T, *fixture){
 		ok(t, f.ResetCrashes(t.Context(), threadA, []string{p.Key, "unknown"}))
 		equal(t, "after a release", f.begin(t, p, false).CrashAttempts, 1)
 	},
+	// S3-48: however often the services end while a person is waited for, no crash is counted.
+	"a wait forgets crashes": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		for range 2 * store.MaxCrashAttempts {
+			f.record(t, store.Record{Key: p.Key, Waits: true})
+			b := f.begin(t, p, false)
+			equal(t, "outcome, attempts", []int{int(b.Outcome), b.CrashAttempts}, []int{int(store.BeginGo), 1})
+		}
+	},
 	// F1: an attempt whose process lives is no crash, and what ended it is known.
 	"what is given back is no crash": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")

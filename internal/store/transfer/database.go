@@ -243,7 +243,7 @@ func (d *database) end(ctx context.Context) error {
 
 // remove forgets the agent.
 func (d *database) remove(ctx context.Context) error {
-	for _, table := range []string{"due", "usage", "approval", "lease", "origin", "process", "agent"} {
+	for _, table := range []string{"due", "usage", "approval", "question", "lease", "origin", "process", "agent"} {
 		if _, err := d.tx.Exec(ctx, "DELETE FROM "+table+" WHERE agent_id = $1", d.agent); err != nil {
 			return unit.Problem(err)
 		}

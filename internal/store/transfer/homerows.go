@@ -14,28 +14,29 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 )
 
-const maxApprovals = 10000
+const maxApprovals = 10000 // and as many questions
 
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
 // of opens the home's own tables; nil where there are none.
-func openHome(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB, error) {
-	if _, err := os.Stat(home.RegistryDB()); !create && errors.Is(err, fs.ErrNotExist) {
+func openHome(ctx context.Context, at *agentdir.Home, create bool) (*homedb.DB, error) {
+	if _, err := os.Stat(at.RegistryDB()); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return homedb.Open(ctx, home.RegistryDB())
+	return homedb.Open(ctx, at.RegistryDB())
 }
 
 // importHomeRows copies an agent's rows in the tables of the home, its usage of today,
-// its approvals and its rules for commands, into the database. They create no message and lose none, so they are not
+// its approvals, its questions and its rules for commands, into the database. They create no message and lose none, so they are not
 // in the digest of a move. They are copied in the transaction of the move; a repeat
 // changes nothing.
-func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
-	h, err := openHome(ctx, home, false)
+func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.Home) (err error) {
+	h, err := openHome(ctx, at, false)
 	if err != nil || h == nil {
 		return err
 	}
@@ -45,6 +46,10 @@ func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 		return err
 	}
 	asked, err := h.Approvals(ctx, "", agent, "", maxApprovals)
+	if err != nil {
+		return err
+	}
+	questions, err := h.Questions(ctx, "", agent, "", maxApprovals)
 	if err != nil {
 		return err
 	}
@@ -65,6 +70,16 @@ func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 			kind, tool, summary, patterns, external, decision, decided_by) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19)`,
 			a.Agent, a.ID, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli(),
 			a.Kind, a.Tool, a.Summary, a.Patterns, a.External, a.Decision, a.By)
+	}
+	for _, q := range questions {
+		options, err := store.EncodeOptions(q.Options)
+		if err != nil {
+			return err
+		}
+		queue(`INSERT INTO question(agent_id, id, thread, key, text, options, allow_text, peer, after_id, state, answer, answered_by, requested, expires, ended)
+			VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)`,
+			q.Agent, q.ID, q.Thread, q.Key, q.Text, options, q.AllowText, q.Peer, q.After, q.State, q.Answer, q.By,
+			store.Millis(q.Requested), store.Millis(q.Expires), store.Millis(q.Ended))
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return unit.Problem(err)
@@ -121,9 +136,9 @@ func moveRules(agent string, from, to store.ExecPolicy, put func(store.ExecPolic
 	return put(store.ExecPolicy{Version: to.Version + 1, Body: body})
 }
 
-// exportHomeRows copies the usage of today, the approvals and the rules for commands of an agent from the database
+// exportHomeRows copies the usage of today, the approvals, the questions and the rules for commands of an agent from the database
 // into the home.
-func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
+func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.Home) (err error) {
 	var used []store.Used
 	found, err := tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", agent, today())
 	if err != nil {
@@ -159,10 +174,17 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 	if err != nil {
 		return err
 	}
-	if len(used)+len(asked) == 0 && from.Version == 0 {
+	if found, err = tx.Query(ctx, "SELECT "+home.QuestionColumns+" FROM question WHERE agent_id = $1 ORDER BY id LIMIT $2", agent, maxApprovals); err != nil {
+		return unit.Problem(err)
+	}
+	questions, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (store.Question, error) { return home.ScanQuestion(row.Scan) })
+	if err != nil {
+		return fmt.Errorf("read questions: %w", unit.Problem(err))
+	}
+	if len(used)+len(asked)+len(questions) == 0 && from.Version == 0 {
 		return nil
 	}
-	h, err := openHome(ctx, home, true)
+	h, err := openHome(ctx, at, true)
 	if err != nil {
 		return err
 	}
@@ -172,6 +194,11 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir
 	}
 	for _, a := range asked {
 		if err := h.PutApproval(ctx, a, "", nil); err != nil && !errors.Is(err, store.ErrMoved) {
+			return err
+		}
+	}
+	for _, q := range questions {
+		if err := h.PutQuestion(ctx, q, ""); err != nil && !errors.Is(err, store.ErrMoved) {
 			return err
 		}
 	}

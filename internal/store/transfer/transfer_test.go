@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,15 @@ const (
 	sessionKey = "agent:alice:C:dm:x"
 )
 
+// question is one that has its answer.
+func question(agent string) store.Question {
+	at := time.UnixMilli(1764200000123)
+	return store.Question{
+		ID: "q2", Agent: agent, Thread: talk, Key: "k", Text: "which \x00?", Options: []string{"a", "b \x00"}, Peer: "external:c:alice", After: 3,
+		State: store.QuestionAnswered, Answer: "b \x00", By: "owner", Requested: at, Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond), Ended: time.Now().Truncate(time.Millisecond),
+	}
+}
+
 // live makes an agent and lets it live through most of what can happen to one.
 func (w *world) live(t *testing.T, id string) {
 	t.Helper()
@@ -91,6 +101,7 @@ func (w *world) live(t *testing.T, id string) {
 	if policy, err := h.ExecPolicy(ctx); err == nil && policy.Version == 0 {
 		ok(t, h.PutExecPolicy(ctx, store.ExecPolicy{Version: 1, Body: []byte(`{"version":1,"defaults":{"security":"allowlist"},"agents":{"` + id + `":{"ask":"off","allowlist":[{"pattern":"/usr/bin/git"}]}}}`)}))
 	}
+	ok(t, h.PutQuestion(ctx, question(id), ""))
 	ok(t, h.SaveUsage(ctx, []store.Used{{Day: time.Now().UTC().Format(time.DateOnly), Agent: id, Peer: "p", Messages: 2}}))
 	ok(t, h.Close())
 	run, send := store.Fence{Resource: lease.AgentResource(id), Token: 3}, store.Fence{Resource: lease.DeliverResource(id), Token: 2}
@@ -331,6 +342,13 @@ func TestThereAndBack(t *testing.T) {
 	ok(t, err)
 	if r := policy.Rules("alice"); r.Security != "allowlist" || r.Ask != "off" || len(policy.Agents["alice"].Allowlist) != 1 || stored.Version != 1 {
 		t.Errorf("rules %+v of %s, version %d", r, stored.Body, stored.Version)
+	}
+	questions, err := h.Questions(ctx, "", "alice", "", 9)
+	ok(t, err)
+	want := question("alice")
+	if len(questions) != 1 || questions[0].Answer != want.Answer || !slices.Equal(questions[0].Options, want.Options) || questions[0].Text != want.Text ||
+		questions[0].After != want.After || !questions[0].Requested.Equal(want.Requested) {
+		t.Errorf("questions %+v, want %+v", questions, want)
 	}
 	if _, err := w.move("alice", true).ToHome(ctx); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("again: %v", err)

@@ -245,7 +245,7 @@ func (w *World) Erase(agent, peer string, apply bool) (*registryv1.ErasePeerResp
 	return w.Agents.ErasePeer(w.Context(), &registryv1.ErasePeerRequest{AgentId: agent, Peer: peer, Apply: apply})
 }
 
-// Asks pushes a message and asks a question about it, in the conversation with a peer,
+// Asks pushes a message and asks for an approval and a question about it, in the conversation with a peer,
 // under a lease that is given back.
 func (w *World) Asks(agent, peer, words string) {
 	w.Helper()
@@ -253,7 +253,14 @@ func (w *World) Asks(agent, peer, words string) {
 	due := w.Due(KindRun, "r1", time.Minute)
 	q := Question("q:"+words, "echo "+words, 0)
 	q.ThreadId = "threads/peers/main-" + peer
-	w.Ask(Under(w.Context(), due[0].GetLease()), q)
+	ctx := Under(w.Context(), due[0].GetLease())
+	w.Ask(ctx, q)
+	b, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: agent})
+	e := Must(w.T, b, err).GetEvents()[0]
+	asked, err := w.Question.RequestQuestion(ctx, &registryv1.RequestQuestionRequest{
+		AgentId: agent, ThreadId: e.GetThreadId(), Key: e.GetKey() + ":tool:1:1", Text: "which " + words, Life: DurationOf(time.Hour),
+	})
+	Must(w.T, asked, err)
 	w.Release(due[0].GetLease())
 	w.Reply(agent, words)
 	w.Deliver(agent, "threads/peers/main-"+peer)

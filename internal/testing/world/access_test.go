@@ -46,10 +46,11 @@ var tables = map[string]struct {
 		registryv1.RegisterTurnServiceServer(r, registryv1.UnimplementedTurnServiceServer{})
 		registryv1.RegisterDeliveryServiceServer(r, registryv1.UnimplementedDeliveryServiceServer{})
 		registryv1.RegisterApprovalServiceServer(r, registryv1.UnimplementedApprovalServiceServer{})
+		registryv1.RegisterQuestionServiceServer(r, registryv1.UnimplementedQuestionServiceServer{})
 		registryv1.RegisterIdentityServiceServer(r, registryv1.UnimplementedIdentityServiceServer{})
 	}, []grpc.ServiceDesc{
 		registryv1.AgentService_ServiceDesc, registryv1.ThreadService_ServiceDesc, registryv1.LeaseService_ServiceDesc,
-		registryv1.TurnService_ServiceDesc, registryv1.DeliveryService_ServiceDesc, registryv1.ApprovalService_ServiceDesc, registryv1.IdentityService_ServiceDesc,
+		registryv1.TurnService_ServiceDesc, registryv1.DeliveryService_ServiceDesc, registryv1.ApprovalService_ServiceDesc, registryv1.QuestionService_ServiceDesc, registryv1.IdentityService_ServiceDesc,
 	}},
 	"runner": {runner.Policy(), func(r grpc.ServiceRegistrar) {
 		runnerv1.RegisterRunnerServiceServer(r, runnerv1.UnimplementedRunnerServiceServer{})
@@ -63,7 +64,7 @@ var tables = map[string]struct {
 // It is written down here a second time on purpose: a call that is added, or a rule
 // that is widened, has to be said twice.
 var workers = map[string][]string{
-	"runner":    {"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval"},
+	"runner":    {"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval", "RequestQuestion", "AnswerQuestion"},
 	"deliverer": {"BeginDelivery", "FinishDelivery"},
 	"both": {
 		"GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig",

@@ -2,9 +2,7 @@ package approvals
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"time"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/pause"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -47,9 +44,6 @@ each is one line.`,
 	return c
 }
 
-// errEnough ends a watch that was asked for so much.
-var errEnough = errors.New("as many as were asked for")
-
 // run watches until the person interrupts it, which is its normal end, and goes on
 // when the registry was away.
 func (w *watching) run(ctx context.Context) error {
@@ -57,23 +51,7 @@ func (w *watching) run(ctx context.Context) error {
 	if _, err := w.env.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{PageSize: 1}); err != nil {
 		return err
 	}
-	away := time.Now() // since when nobody answers
-	for {
-		begun := time.Now()
-		answered, err := w.stream(ctx)
-		if answered || time.Since(begun) > time.Second {
-			away = time.Now()
-		}
-		switch {
-		case ctx.Err() != nil, errors.Is(err, errEnough):
-			return nil
-		case !errors.Is(err, io.EOF) && !command.Unavailable(err), time.Since(away) > command.Patience:
-			return err
-		}
-		if pause.For(ctx, 200*time.Millisecond) != nil {
-			return nil
-		}
-	}
+	return command.Follow(ctx, w.stream)
 }
 
 // stream shows until the stream breaks; answered tells whether anything came.
@@ -117,7 +95,7 @@ func (w *watching) show(q question) error {
 		fmt.Fprintf(out, "%s %s: %s\n", q.ID, q.State, screen.Line(q.Command))
 	}
 	if w.left--; w.left == 0 {
-		return errEnough
+		return command.ErrEnough
 	}
 	return nil
 }

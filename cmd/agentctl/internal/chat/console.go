@@ -51,6 +51,8 @@ type console struct {
 	waits   feed.Changed   // what the oldest one waits for
 
 	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
+	questions asking               // that wait for an answer, oldest first
+	askedBy   map[string]int       // questions that were shown, by the turn that asked
 	own       map[string]bool      // keys of our messages
 	shown     map[int64]bool       // events of the conversation
 	later     []*registry.Event
@@ -101,6 +103,7 @@ func converse(ctx context.Context, from *feed.Source, in, out *os.File) error {
 		work.Go(func() { from.Links(ctx, service) })
 	}
 	work.Go(func() { from.Asks(ctx) })
+	work.Go(func() { from.Questions(ctx) })
 	_, err := p.Run()
 	fmt.Fprint(out, m.said.Remaining(m.now()))
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
@@ -127,7 +130,7 @@ func newConsole(ctx context.Context, from *feed.Source, color bool) *console {
 	m := &console{
 		talk: talk{ctx: ctx, from: from}, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
 		spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)), said: transcript.New(from.Agent, color), color: color,
-		own: map[string]bool{}, shown: map[int64]bool{}, away: map[string]bool{},
+		own: map[string]bool{}, askedBy: map[string]int{}, shown: map[int64]bool{}, away: map[string]bool{},
 	}
 	m.said.Apart(true) // unless the terminal reports that it joins them
 	return m
@@ -210,6 +213,9 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.finish(msg)
 	case feed.ApprovalChange:
 		m.ask(msg)
+		return m, nil
+	case feed.QuestionChange:
+		m.askPeer(msg.Question)
 		return m, nil
 	case feed.Link:
 		m.link(msg)

@@ -137,6 +137,9 @@ func (m *console) enter() tea.Cmd {
 	if name, rest, ok := slash(text); ok {
 		return m.command(name, rest)
 	}
+	if len(m.questions) > 0 && len(m.asked) == 0 {
+		return m.from.Reply(m.ctx, m.questions[0].GetQuestionId(), literal(text))
+	}
 	return m.say(literal(text))
 }
 

@@ -33,16 +33,17 @@ type plain struct {
 	lines chan inputLine
 	msgs  chan tea.Msg
 
-	end    error                // of the input
-	asked  []*registry.Approval // commands that wait for a yes or no, oldest first
-	later  []string             // texts typed during a run
-	busy   bool                 // a message is under way
-	id     int64                // of the message that waits for its fate; 0: none
-	tools  map[string]string    // names of the running ones, by call id
-	said   string               // by the run under way
-	cause  string               // of the wait that was reported last
-	prompt bool                 // stands in the last line
-	failed bool
+	end       error                // of the input
+	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
+	questions asking               // that wait for an answer, oldest first
+	later     []string             // texts typed during a run
+	busy      bool                 // a message is under way
+	id        int64                // of the message that waits for its fate; 0: none
+	tools     map[string]string    // names of the running ones, by call id
+	said      string               // by the run under way
+	cause     string               // of the wait that was reported last
+	prompt    bool                 // stands in the last line
+	failed    bool
 }
 
 // runPlain holds the conversation until the input ends, or ctx, which aborts the run under way.
@@ -67,6 +68,7 @@ func runPlain(ctx context.Context, from *feed.Source) error {
 		p.work.Go(func() { p.from.Links(calls, service) })
 	}
 	p.work.Go(func() { p.from.Asks(calls) })
+	p.work.Go(func() { p.from.Questions(calls) })
 	go readLines(calls, e.In, p.lines) // a read of standard input ends with the process
 	return p.run()
 }
@@ -119,7 +121,7 @@ func (p *plain) message() (string, error) {
 func (p *plain) next(done <-chan struct{}) (string, error) {
 	for {
 		lines := p.lines
-		if p.end != nil || done != nil && len(p.asked) == 0 && !p.typed {
+		if p.end != nil || done != nil && len(p.asked)+len(p.questions) == 0 && !p.typed {
 			lines = nil
 		}
 		select {
@@ -165,6 +167,8 @@ func (p *plain) exchange(text string) (stay bool, err error) {
 			if !p.command(name, rest) {
 				return false, nil
 			}
+		case len(p.asked) == 0 && len(p.questions) > 0:
+			p.reply(literal(text))
 		case len(p.asked) == 0:
 			p.later = append(p.later, text)
 			p.note("sent after this run: " + screen.Line(text))
@@ -227,6 +231,8 @@ func (p *plain) show(m tea.Msg) {
 		}
 	case feed.ApprovalChange:
 		p.question(m.Approval)
+	case feed.QuestionChange:
+		p.askPeer(m.Question)
 	case feed.ResetResult:
 		if m.Err != nil {
 			p.problem(m.Err)

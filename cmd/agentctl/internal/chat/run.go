@@ -117,7 +117,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 	m.newest = f.ID
 	if t := f.Turn; t != nil {
 		m.locate(t)
-		if n := turn.SentMessages(t); n > 0 && (m.watching || t.GetReplyEventId() == 0) {
+		if n := turn.SentMessages(t) + m.askedBy[t.GetKey()]; n > 0 && (m.watching || t.GetReplyEventId() == 0) {
 			m.heard, m.heardFrom = n, t.GetInboundEventId()
 		}
 		m.watch(max(t.GetReplyEventId(), t.GetInboundEventId()))

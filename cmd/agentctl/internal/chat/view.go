@@ -129,6 +129,9 @@ func (m *console) below() []string {
 	if len(m.asked) > 0 {
 		question := "Run it, once? " + choices(m.asked[0]) + ", then Enter: " + m.said.Line(m.asked[0].GetCommand())
 		lines = append(lines, bold.Render(clip(question, m.width)))
+	} else if len(m.questions) > 0 {
+		q := m.questions[0]
+		lines = append(lines, bold.Render(clip("Type "+options(q)+", then Enter: "+m.said.Line(q.GetText()), m.width)))
 	}
 	return lines
 }
@@ -172,7 +175,7 @@ func (m *console) doing() string {
 		what = "ending the run"
 	case len(m.away) > 0:
 		what = m.from.Agent + " waits for the services"
-	case len(m.asked) > 0:
+	case len(m.asked)+len(m.questions) > 0:
 		what = m.from.Agent + " waits for your answer"
 	case m.digests:
 		what = m.from.Agent + " makes a digest of the conversation"

@@ -84,7 +84,7 @@ func remove(ctx context.Context, tx pgx.Tx, id string) error {
 	b := &pgx.Batch{}
 	for _, q := range []string{
 		ForgetRules,
-		"DELETE FROM origin WHERE agent_id = $1", "DELETE FROM process WHERE agent_id = $1", "DELETE FROM approval WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
+		"DELETE FROM origin WHERE agent_id = $1", "DELETE FROM process WHERE agent_id = $1", "DELETE FROM approval WHERE agent_id = $1", "DELETE FROM question WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = true WHERE agent_id = $1",
 	} {
 		b.Queue(q, id)

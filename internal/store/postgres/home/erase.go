@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// ErasePeer implements store.Approvals: questions, lines of the log and files of a peer
+// ErasePeer implements store.Approvals: approvals, questions, lines of the log and files of a peer
 // go in one transaction, in which nobody can begin to work on the agent.
 func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) error {
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return erasePeer(ctx, tx, agent, s) })
@@ -28,21 +28,25 @@ func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) e
 
 func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s store.PeerRecords) error {
 	var desired, holder string
-	var questions []string
+	var approvals, questions []string
 	var told []page
 	b := &pgx.Batch{}
 	b.Queue(erase.Lock, agent)
 	b.Queue(erase.Remaining, agent, "inbox").QueryRow(func(row pgx.Row) error { return row.Scan(&desired, &holder) })
-	b.Queue("SELECT id, thread, key FROM approval WHERE agent_id = $1", agent).Query(func(rows pgx.Rows) error {
-		var id, thread, key string
-		_, err := pgx.ForEachRow(rows, []any{&id, &thread, &key}, func() error {
-			if s.Asked(thread, key) {
-				questions = append(questions, id)
-			}
-			return nil
-		})
-		return err
-	})
+	asked := func(ids *[]string) func(pgx.Rows) error {
+		return func(rows pgx.Rows) error {
+			var id, thread, key string
+			_, err := pgx.ForEachRow(rows, []any{&id, &thread, &key}, func() error {
+				if s.Asked(thread, key) {
+					*ids = append(*ids, id)
+				}
+				return nil
+			})
+			return err
+		}
+	}
+	b.Queue("SELECT id, thread, key FROM approval WHERE agent_id = $1", agent).Query(asked(&approvals))
+	b.Queue("SELECT id, thread, key FROM question WHERE agent_id = $1", agent).Query(asked(&questions))
 	b.Queue("SELECT id, text FROM agent_log WHERE agent_id = $1", agent).Query(func(rows pgx.Rows) error {
 		var id int64
 		var texts []string
@@ -72,7 +76,8 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s store.PeerRecords
 		return err
 	}
 	w := &pgx.Batch{}
-	w.Queue("DELETE FROM approval WHERE agent_id = $1 AND id = ANY($2::text[])", agent, questions)
+	w.Queue("DELETE FROM approval WHERE agent_id = $1 AND id = ANY($2::text[])", agent, approvals)
+	w.Queue("DELETE FROM question WHERE agent_id = $1 AND id = ANY($2::text[])", agent, questions)
 	for _, p := range told {
 		p.forget(w, agent)
 	}

@@ -1,5 +1,5 @@
 // Package home stores what registries that share a database keep outside of threads: the
-// approvals that people are asked for, what agents and their peers have used today, the states
+// approvals and questions that people are asked for, what agents and their peers have used today, the states
 // of the bindings, and the files that a single machine has in its home.
 //
 // Every change is a compare-and-set in the database, so that two registries cannot both

@@ -7,13 +7,19 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// ErasePeer implements store.Approvals: of a peer there are questions here. Their bytes
+// ErasePeer implements store.Approvals: of a peer there are approvals and questions here. Their bytes
 // are gone from the files when it returns, also when a killed one removed the rows.
 func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) error {
-	ids, err := d.asked(ctx, agent, s)
-	for _, id := range ids {
+	var err error
+	for _, table := range []string{"approval", "question"} {
+		var ids []string
 		if err == nil {
-			_, err = d.db.ExecContext(ctx, "DELETE FROM approval WHERE id = ?", id)
+			ids, err = d.asked(ctx, table, agent, s)
+		}
+		for _, id := range ids {
+			if err == nil {
+				_, err = d.db.ExecContext(ctx, "DELETE FROM "+table+" WHERE id = ?", id)
+			}
 		}
 	}
 	for _, q := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {
@@ -27,8 +33,8 @@ func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) e
 	return nil
 }
 
-func (d *DB) asked(ctx context.Context, agent string, s store.PeerRecords) (ids []string, err error) {
-	rows, err := d.db.QueryContext(ctx, "SELECT id, thread, key FROM approval WHERE agent = ?", agent)
+func (d *DB) asked(ctx context.Context, table, agent string, s store.PeerRecords) (ids []string, err error) {
+	rows, err := d.db.QueryContext(ctx, "SELECT id, thread, key FROM "+table+" WHERE agent = ?", agent)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Package homedb stores the registry's own tables in registry.db: the lease ledger, the
 // last known state of each inbox, the usage of today where there is a quota, the
-// approvals that people are asked for, and the states of the bindings.
+// approvals and questions that people are asked for, and the states of the bindings.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
@@ -30,7 +30,7 @@ import (
 
 // format is the version of these tables, kept as user_version: one of a newer build
 // is refused before it is touched. 0 is the same as 1, from before it was written; 2 adds
-// binding_rev, 3 exec_policy.
+// binding_rev, 3 exec_policy and question.
 const format = 3
 
 const schema = `
@@ -49,6 +49,11 @@ CREATE TABLE IF NOT EXISTS approval (
   kind TEXT NOT NULL DEFAULT '', tool TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', patterns TEXT NOT NULL DEFAULT '',
   external INTEGER NOT NULL DEFAULT 0, decision TEXT NOT NULL DEFAULT '', decided_by TEXT NOT NULL DEFAULT '',
   UNIQUE (agent, key)) WITHOUT ROWID;
+-- Questions to peers (format 3). allow_text is 0 or 1, options a JSON array.
+CREATE TABLE IF NOT EXISTS question (
+  id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL, options TEXT NOT NULL,
+  allow_text INTEGER NOT NULL, peer TEXT NOT NULL, after INTEGER NOT NULL, state TEXT NOT NULL, answer TEXT NOT NULL, by TEXT NOT NULL,
+  requested INTEGER NOT NULL, expires INTEGER NOT NULL, ended INTEGER NOT NULL, UNIQUE (agent, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS binding_rev (rev INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
 -- The policy for commands that leave the sandbox; body is JSON.
 CREATE TABLE IF NOT EXISTS exec_policy (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, body TEXT NOT NULL);
@@ -201,7 +206,7 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]store.KnownInbox, error) {
 func (d *DB) Forget(ctx context.Context, agent string) error {
 	for _, q := range []string{
 		`UPDATE exec_policy SET version = version + 1, body = json_remove(body, '$.agents."' || ?1 || '"') WHERE json_extract(body, '$.agents."' || ?1 || '"') IS NOT NULL`,
-		"DELETE FROM approval WHERE agent = ?", "DELETE FROM usage WHERE agent = ?", "DELETE FROM inbox WHERE agent = ?",
+		"DELETE FROM approval WHERE agent = ?", "DELETE FROM question WHERE agent = ?", "DELETE FROM usage WHERE agent = ?", "DELETE FROM inbox WHERE agent = ?",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = 1 WHERE resource IN ('agent/' || ?1, 'deliver/' || ?1)",
 		"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",
 	} {

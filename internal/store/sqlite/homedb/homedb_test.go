@@ -155,7 +155,7 @@ func TestFormats(t *testing.T) {
 		return n
 	}
 	asked := store.Approval{ID: "1", Agent: "a", Key: "k", State: "pending", Kind: "exec", Requested: time.UnixMilli(1), Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond)}
-	for _, before := range [][]string{{"DROP TABLE exec_policy", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
+	for _, before := range [][]string{{"DROP TABLE exec_policy", "DROP TABLE question", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
 		format(before...)
 		d := open(t, path)
 		if _, err := d.PutRevision(t.Context(), 0, []byte("b"), 1); err != nil {
@@ -182,4 +182,19 @@ func TestFormats(t *testing.T) {
 	if _, err := homedb.Open(t.Context(), path); !fault.Is(err, fault.FormatMismatch) {
 		t.Errorf("a newer format: %v", err)
 	}
+}
+
+// S3-48: questions, also after a restart.
+func TestQuestions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	var last *homedb.DB
+	storetest.Questions(t, func(t *testing.T) store.Questions {
+		if last != nil {
+			if err := last.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = open(t, path)
+		return last
+	})
 }

@@ -32,6 +32,7 @@ func turnInputs() []Call {
 	}
 	return []Call{
 		claim, alone, lead,
+		record("a wait for a person", usual, store.Record{Waits: true}),
 		begin("alone with a member", usual, store.Begin{Alone: true, Tail: 10}, 1),
 		begin("alone, given back before", usual, store.Begin{Alone: true, GivenBack: &store.FailedTry{Class: "internal", Error: "back", Counted: true}}),
 		begin("given back before", usual, store.Begin{Subscribe: true, GivenBack: &store.FailedTry{Class: "internal", Error: "back"}}),

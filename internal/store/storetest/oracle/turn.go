@@ -269,7 +269,7 @@ func (m *Model) Record(_ context.Context, _ store.Ref, f store.Fence, rec store.
 		return t.fails, nil
 	}
 	now := m.now()
-	if m.journal(now, t, rec.Steps, rec.Toolcalls) {
+	if m.journal(now, t, rec.Steps, rec.Toolcalls) || rec.Waits {
 		t.crashes, t.outage = 0, time.Time{}
 	}
 	for _, s := range rec.Says {

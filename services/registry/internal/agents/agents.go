@@ -123,8 +123,10 @@ type Deps struct {
 	Leases  Leases
 	Log     Log
 	Backups Backups
-	Peers   peer.Deps
-	Prune   prune.Deps
+	// CancelWaits ends the questions and approvals that an agent waits for; turn is empty.
+	CancelWaits func(ctx context.Context, agent, turn, by string) error
+	Peers       peer.Deps
+	Prune       prune.Deps
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
@@ -274,6 +276,9 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 	}
 	s.Agents.DropDue(a.ID)
 	s.Agents.GiveBack(ctx, a)
+	if err := s.CancelWaits(ctx, a.ID, "", "owner"); err != nil {
+		return nil, err
+	}
 	if changed {
 		wire.LogAgent(s.Log, a.ID, "agent stopped")
 	}

@@ -1,5 +1,6 @@
-// Package approvals implements ApprovalService: a runner asks whether a command may leave
-// the sandbox, and a person answers; and it keeps the policy for such commands.
+// Package approvals implements ApprovalService and QuestionService: a runner asks whether a
+// command may leave the sandbox, or asks the person that its agent talks to ([Questions]),
+// and a person answers; and it keeps the policy for such commands. The states of an approval:
 //
 //	         once, always           begun, once
 //	PENDING ---------> APPROVED ----------------> USED
@@ -28,7 +29,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -39,7 +39,6 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -304,8 +303,8 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		return nil, s.Fault("", "", err)
 	}
 	over := false
-	if there && asked.State == pending {
-		if over, err = s.over(ctx, asked); err != nil {
+	if there && (asked.State == pending || asked.State == expired) {
+		if over, err = turnOver(ctx, s.Turns, asked.Agent, asked.Key); err != nil {
 			return nil, s.Fault(asked.Agent, "", err)
 		}
 	}
@@ -313,7 +312,7 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) (*store.ExecPolicy, error) {
 		switch {
 		case over && a.State == pending:
-			closeOf(a)
+			closeOf(a, endOfTurn)
 			return nil, nil
 		case a.State == expired && a.By == endOfTurn:
 			return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "agent '"+a.Agent+"' no longer waits for an answer: the turn that asked has ended",
@@ -344,46 +343,9 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 // endOfTurn is who has answered a question whose turn has ended without an answer.
 const endOfTurn = "the end of the turn"
 
-func closeOf(a *store.Approval) {
-	a.State, a.Decision, a.By, a.Expires = expired, decisionDeny, endOfTurn, time.Now()
-}
-
-// Cancel closes the questions of a turn that has ended without a reply. One that it misses is
-// closed by its answer or its time.
-func (s *Service) Cancel(ctx context.Context, agent, turn string) {
-	list, err := s.Approvals.Approvals(ctx, "", agent, pending, maxPending)
-	for _, a := range list {
-		if err == nil && strings.HasPrefix(a.Key, turn+":") {
-			_, err = s.change(ctx, a.ID, func(a *store.Approval) (*store.ExecPolicy, error) {
-				if a.State == pending {
-					closeOf(a)
-				}
-				return nil, nil
-			})
-		}
-	}
-	if err != nil {
-		s.Log.WarnContext(ctx, "the questions of a turn that has ended are not closed", "agent_id", agent, "error", fault.Chain(err))
-	}
-}
-
-// over reports whether the turn that asked has its fate, or is gone. The key of a question
-// begins with that of its turn.
-func (s *Service) over(ctx context.Context, a store.Approval) (bool, error) {
-	parts := strings.SplitN(a.Key, ":", turnKeyParts+1)
-	if len(parts) <= turnKeyParts {
-		return false, nil
-	}
-	key := strings.Join(parts[:turnKeyParts], ":")
-	id, ok := thread.KeyID(key)
-	if !ok {
-		return false, nil
-	}
-	t, err := s.Turns.Turn(ctx, a.Agent, store.TurnQuery{InboxID: id, Key: key, Route: wire.ThreadOf})
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoTurn) || errors.Is(err, store.ErrKeyMismatch) {
-		return true, nil
-	}
-	return err == nil && t.State == store.TurnDone, err
+// closeOf ends a question without an answer.
+func closeOf(a *store.Approval, by string) {
+	a.State, a.Decision, a.By, a.Expires = expired, decisionDeny, by, time.Now()
 }
 
 // ListApprovals returns questions, oldest first.

@@ -86,6 +86,7 @@ type Registry struct {
 	wire.Faults
 	Engine    Engine
 	Approvals store.Approvals
+	Questions store.Questions
 	Revisions store.Revisions
 	Workdirs  store.Workdirs
 	Quota     *admission.Quota
@@ -129,7 +130,7 @@ func New(e Engine, o Options) *Registry {
 	})
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
-	r.Table, r.Approvals, r.Quota = r.table, counts, admission.New(counts)
+	r.Table, r.Approvals, r.Questions, r.Quota = r.table, counts, counts, admission.New(counts)
 	r.Revisions = counts
 	r.central = &central{rows: counts, over: o.Home, notify: func() { r.notify(store.NoticeSettings, "") }}
 	r.Files = newFiles(e.Agents(), o.Home, r.central, func(id string) { r.notify(store.NoticeSettings, id) })

@@ -17,7 +17,7 @@ import (
 const everywhere = `SELECT 'event', e::text FROM event e UNION ALL SELECT 'step', s::text || convert_from(COALESCE(s.result, ''), 'UTF8') FROM step s
 	UNION ALL SELECT 'turn', t::text FROM turn t UNION ALL SELECT 'delivery', d::text FROM delivery d UNION ALL SELECT 'memory', m::text FROM memory m
 	UNION ALL SELECT 'agent_file', convert_from(f.content, 'UTF8') FROM agent_file f UNION ALL SELECT 'agent_log', l::text FROM agent_log l
-	UNION ALL SELECT 'approval', a::text FROM approval a UNION ALL SELECT 'fate', x::text FROM fate x`
+	UNION ALL SELECT 'approval', a::text FROM approval a UNION ALL SELECT 'question', q::text FROM question q UNION ALL SELECT 'fate', x::text FROM fate x`
 
 // inDatabase runs a statement, and answers the two columns of a SELECT.
 func inDatabase(t *testing.T, url, q string) (rows [][2]string) {
@@ -77,7 +77,7 @@ func TestErasePeerShared(t *testing.T) {
 		('a1', ARRAY[now(), now(), now()], '{INFO,WARN,INFO}', ARRAY['route: inbox event 1, `+bobs+`', 'route: inbox event 3, `+carols+`', 'threads/peers/main-bob: `+bobs+`'])`)
 
 	all := string(other.Export("a1", "bob"))
-	if strings.Contains(all, carols) || strings.Count(all, bobs) < 2*5+2 || !strings.Contains(all, "deliveries-1.jsonl") {
+	if strings.Contains(all, carols) || strings.Count(all, bobs) < 2*5+2 || !strings.Contains(all, "deliveries-1.jsonl") || !strings.Contains(all, `"text":"which `+bobs) {
 		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(all, bobs))
 	}
 

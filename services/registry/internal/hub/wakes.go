@@ -26,10 +26,10 @@ func (w *Wakes) FateChanged(agent string) { w.fates.Wake(agent) }
 // that watches a run learns which runner continues it.
 func (w *Wakes) Granted(agent string) { w.fates.Wake(agent) }
 
-// AwaitApproval waits for a change of an approval; see Hub.Wait.
+// AwaitApproval waits for a change of an approval or a question; see Hub.Wait.
 func (w *Wakes) AwaitApproval() (<-chan struct{}, func()) { return w.questions.Wait(struct{}{}) }
 
-// ApprovalChanged wakes the waiters for a change of an approval.
+// ApprovalChanged wakes the waiters for a change of an approval or a question.
 func (w *Wakes) ApprovalChanged() { w.questions.Wake(struct{}{}) }
 
 // Again is when waiters recheck although nothing woke them: never.

@@ -35,6 +35,7 @@ type archive struct {
 //	turns-1.jsonl                  what became of each message, with every step
 //	deliveries-1.jsonl             what became of each reply
 //	approvals-1.jsonl              what people were asked, and who answered
+//	questions-1.jsonl              what the agent asked the peer, with the answers
 //	memory/*.md, sessions/*.jsonl  as they are
 func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
 	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second)}
@@ -49,7 +50,7 @@ func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.approvals, f.copies} {
+	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.approvals, f.questions, f.copies} {
 		if err := step(ctx, c, a); err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (f *Data) approvals(ctx context.Context, c Deps, a *archive) error {
 	a.begin("approvals")
 	mine := f.records()
 	for after := ""; ; {
-		list, err := c.Questions.Approvals(ctx, after, f.agent.ID, "", page)
+		list, err := c.Approvals.Approvals(ctx, after, f.agent.ID, "", page)
 		if err != nil {
 			return c.Fault(f.agent.ID, "", err)
 		}
@@ -168,6 +169,30 @@ func (f *Data) approvals(ctx context.Context, c Deps, a *archive) error {
 			}
 		}
 		if len(list) < page {
+			return a.flush()
+		}
+	}
+}
+
+func (f *Data) questions(ctx context.Context, c Deps, a *archive) error {
+	a.begin("questions")
+	mine := f.records()
+	for after := ""; ; {
+		rows, err := c.Questions.Questions(ctx, after, f.agent.ID, "", page)
+		if err != nil {
+			return c.Fault(f.agent.ID, thread.Inbox, err)
+		}
+		for _, q := range rows {
+			if after = q.ID; !mine.Asked(q.Thread, q.Key) {
+				continue
+			}
+			if err := a.value(map[string]any{
+				"thread": q.Thread, "text": q.Text, "options": q.Options, "state": q.State, "answer": q.Answer, "by": q.By, "requested_at": q.Requested, "ended_at": q.Ended,
+			}); err != nil {
+				return err
+			}
+		}
+		if len(rows) < page {
 			return a.flush()
 		}
 	}

@@ -56,7 +56,7 @@ func (f *Data) records() store.PeerRecords {
 // rows that it replaces are gone from the files of the home after eraseFiles.
 func (f *Data) eraseUses(ctx context.Context, c Deps) error {
 	for {
-		p, err := c.Questions.ExecPolicy(ctx)
+		p, err := c.Approvals.ExecPolicy(ctx)
 		if err != nil || p.Version == 0 {
 			return c.Fault(f.agent.ID, "", err)
 		}
@@ -68,7 +68,7 @@ func (f *Data) eraseUses(ctx context.Context, c Deps) error {
 			return err
 		}
 		p.Version++
-		if err := c.Questions.PutExecPolicy(ctx, p); !errors.Is(err, store.ErrMoved) {
+		if err := c.Approvals.PutExecPolicy(ctx, p); !errors.Is(err, store.ErrMoved) {
 			return c.Fault(f.agent.ID, "", err)
 		}
 	}

@@ -98,9 +98,9 @@ type Leases interface {
 	Get(ctx context.Context, resource string) (lease.Record, bool, error)
 }
 
-// Questions lists what people were asked, and has the policy for commands, which names the last
+// Approvals lists what people were asked to approve, and has the policy for commands, which names the last
 // command of each entry.
-type Questions interface {
+type Approvals interface {
 	Approvals(ctx context.Context, after, agent, state string, limit int) ([]store.Approval, error)
 	ExecPolicy(ctx context.Context) (store.ExecPolicy, error)
 	PutExecPolicy(ctx context.Context, p store.ExecPolicy) error
@@ -122,10 +122,12 @@ type Store interface {
 type Deps struct {
 	wire.Faults
 	Store     Store
-	Questions Questions
+	Approvals Approvals
 	Agents    Agents
 	Leases    Leases
 	Wakes     Wakes
+	// Questions are those that agents ask their peers.
+	Questions store.Questions
 	Log       wire.Log
 }
 

@@ -200,8 +200,8 @@ func TestEraseQuestions(t *testing.T) {
 	if _, err := w.Approvals.SetExecPolicy(t.Context(), &registryv1.SetExecPolicyRequest{Json: `{"version":1,"agents":{"a1":{"allowlist":[{"pattern":"/x","lastUsedCommand":"` + bobs + `"}]}}}`}); err != nil {
 		t.Fatal(err)
 	}
-	if all := string(w.Export("a1", "bob")); !strings.Contains(all, `"command":"echo `+bobs+`"`) || strings.Contains(all, carols) {
-		t.Error("the question about bob is not exported, or that about carol is")
+	if all := string(w.Export("a1", "bob")); !strings.Contains(all, `"command":"echo `+bobs+`"`) || !strings.Contains(all, `"text":"which `+bobs) || strings.Contains(all, carols) {
+		t.Error("what people were asked about bob, and his questions, are not exported, or something about carol is")
 	}
 	w.StopAgent("a1")
 	if q := w.Questions("a1"); len(q) != 2 {

@@ -85,8 +85,6 @@ type Approvals interface {
 	Bound(ctx context.Context, agent string, c *registryv1.TurnConfig) error
 	// NotBegun marks the steps of a turn that wait for a person.
 	NotBegun(ctx context.Context, agent, turn string, steps []*registryv1.Step) error
-	// Cancel closes the questions of a turn that has ended without a reply.
-	Cancel(ctx context.Context, agent, turn string)
 	// Used records that entries of an allow list let a command run; nil: none did.
 	Used(ctx context.Context, agent string, use *registryv1.ExecUse)
 }
@@ -104,6 +102,8 @@ type Deps struct {
 	Quota      *admission.Quota
 	Approvals  Approvals
 	Generation *store.Generation
+	// CancelWaits ends the questions and approvals that a turn waits for.
+	CancelWaits func(ctx context.Context, agent, turn, by string) error
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.

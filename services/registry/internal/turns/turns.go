@@ -225,9 +225,6 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
 	point(label, ".after")
-	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
-		s.Approvals.Cancel(ctx, a.ID, key)
-	}
 	if !done.Already {
 		a.Use(r.Thread, key, fin.Steps)
 		s.spend(ctx, a, set, c.Source, req)
@@ -235,6 +232,15 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
 	if err != nil {
 		return nil, err
+	}
+	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
+		by := ""
+		if done.Fate == store.FateAborted {
+			by = "owner"
+		}
+		if err := s.CancelWaits(ctx, a.ID, key, by); err != nil {
+			return nil, err
+		}
 	}
 	return &registryv1.FinishTurnResponse{Fate: wire.Fate(done.Fate), ReplyEventId: done.ReplyID, LastAckedId: acked}, nil
 }

@@ -26,6 +26,10 @@
 // steer): those right behind it and of the same speaker, as far as the journal takes
 // them. One that has not begun may be withdrawn.
 //
+// A turn that waits for a person keeps its lane and holds no slot. Later messages of its peer
+// may be offered to it; one that is the answer becomes a member. When the batch is to end, a
+// turn that still waits is put off.
+//
 // A turn may have background work follow it, one piece for each conversation. It has
 // places of its own in the process, so that no turn waits for one; it keeps an idle batch
 // from ending, and a batch that is to end does not wait for it: its context ends at once.

@@ -45,7 +45,7 @@ func (b *Batch) enter(ctx context.Context, w *entry, s *slot) error {
 	if gone != nil {
 		return errWithdrawn
 	}
-	err := s.take(ctx)
+	err := s.take(ctx, s.stop)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.cancel = nil
@@ -78,6 +78,32 @@ func (b *Batch) mergeable(first *entry, mode registrypb.QueueMode) (out []*regis
 		}
 	}
 	return unlessKnown(fresh, out)
+}
+
+// behind are the events of the same source, with ids above after, that wait behind one, and
+// what is closed at the next change.
+func (b *Batch) behind(first *entry, after int64) (out []*registrypb.PendingEvent, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.lanes[first.event.GetThreadId()] {
+		e := w.event.GetEvent()
+		if w != first && w.gone == nil && e.GetId() > after && e.GetSource() == first.event.GetEvent().GetSource() {
+			out = append(out, w.event)
+		}
+	}
+	return out, b.progress
+}
+
+// hold keeps an event from being withdrawn, or no longer; false when it was.
+func (b *Batch) hold(key string, on bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.find(key)
+	if w == nil || w.gone != nil {
+		return false
+	}
+	w.begun = on
+	return true
 }
 
 // unlessKnown leaves out members that were returned before, unless there are more: the

@@ -60,10 +60,10 @@ type slot struct {
 
 var _ turn.Slot = (*slot)(nil)
 
-// take waits for a place. ErrYield when the batch ends meanwhile.
-func (s *slot) take(ctx context.Context) error {
+// take waits for a place. ErrYield when stop is closed meanwhile.
+func (s *slot) take(ctx context.Context, stop <-chan struct{}) error {
 	select {
-	case <-s.stop:
+	case <-stop:
 		return turn.ErrYield
 	default:
 	}
@@ -75,7 +75,7 @@ func (s *slot) take(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer afterClose(s.stop, func() { cancel(turn.ErrYield) })()
+	defer afterClose(stop, func() { cancel(turn.ErrYield) })()
 	if err := s.agent.Take(ctx, s.peer, 1, s.cost); err != nil {
 		return err
 	}
@@ -118,8 +118,37 @@ func (s *slot) Pause(ctx context.Context, d time.Duration, back <-chan struct{})
 	case <-back:
 	case <-timer.C:
 	}
-	return s.take(ctx)
+	return s.take(ctx, s.stop)
 }
+
+// Wait implements turn.Slot.
+func (s *slot) Wait(ctx context.Context, f func(context.Context) error) error {
+	s.give()
+	wait, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	undo := afterClose(s.stop, func() { cancel(turn.ErrYield) })
+	err := f(wait)
+	undo()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && wait.Err() != nil:
+		return turn.ErrYield
+	}
+	// An answer that is here is used, also when the batch ends now: it is like any running turn.
+	if taken := s.take(ctx, nil); taken != nil {
+		return taken
+	}
+	return err
+}
+
+// Behind implements turn.Slot.
+func (s *slot) Behind(after int64) ([]*registrypb.PendingEvent, <-chan struct{}) {
+	return s.batch.behind(s.entry, after)
+}
+
+// Hold implements turn.Slot.
+func (s *slot) Hold(key string, on bool) bool { return s.batch.hold(key, on) }
 
 // GivenBack implements turn.Slot.
 func (s *slot) GivenBack() *registrypb.FailedTry { return s.entry.givenBack }
@@ -128,7 +157,7 @@ func (s *slot) GivenBack() *registrypb.FailedTry { return s.entry.givenBack }
 func (s *slot) Alone(ctx context.Context) error {
 	s.give()
 	s.alone, s.weight = true, s.all.size
-	return s.take(ctx)
+	return s.take(ctx, s.stop)
 }
 
 // Collect implements turn.Slot.

@@ -13,6 +13,9 @@ import (
 // SteerKey is the key of the messages that are merged before a round's call.
 func SteerKey(round int) string { return fmt.Sprintf("steer:%d", round) }
 
+// SteerOfCall is the key of the message that answered a call.
+func SteerOfCall(key string) string { return "steer:" + key }
+
 // Merged are the messages of a steer step as a model reads them; none without one.
 func Merged(s *registrypb.Step) ([]model.Message, error) {
 	var j struct {

@@ -35,6 +35,7 @@ const (
 	Program Needs = 1 << iota // the tool starts programs
 	Network                   // it connects to other machines
 	Peer                      // it sends to the peer of the turn
+	Person                    // it waits for a person, who is the peer of the turn
 )
 
 // Tool is one tool. It is used by all turns of a runner at once.
@@ -104,6 +105,9 @@ type Place struct {
 	Config *registrypb.TurnConfig
 	// Trusted returns nil while the lease is held.
 	Trusted func(context.Context) error
+	// Waits are for calls that wait for a person; nil: the turn keeps its slot, and has no peer
+	// to ask.
+	Waits Waits
 }
 
 // Call is one call of the model.
@@ -243,6 +247,19 @@ func (s Set) offers(name string) bool {
 	return ok && s.decisions[n].Allowed
 }
 
+// WithoutPerson is the set of a turn whose peer is a program: it offers no tool that waits for a
+// person.
+func (s Set) WithoutPerson() Set {
+	s.decisions, s.offered = slices.Clone(s.decisions), slices.Clone(s.offered)
+	for n, spec := range s.all.specs {
+		if spec.Needs&Person != 0 && s.decisions[n].Allowed {
+			s.decisions[n] = toolpolicy.Decision{}
+			s.offered = slices.DeleteFunc(s.offered, func(t model.Tool) bool { return t.Name == spec.Name })
+		}
+	}
+	return s
+}
+
 // layers are those of the settings. A registry that sends none is older than they are.
 func layers(c *registrypb.TurnConfig) []toolpolicy.Layer {
 	if len(c.GetToolLayers()) == 0 {
@@ -279,8 +296,11 @@ func (s Set) Entries() []Entry {
 // denied is why a tool is not offered, in words; empty: it is.
 func (s Set) denied(n int) string {
 	d := s.decisions[n]
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		return ""
+	case d.Layer == 0: // WithoutPerson
+		return "no person is the peer of this conversation"
 	}
 	return fmt.Sprintf("denied by layer %d, %s: %s", d.Layer, s.layers[d.Layer-1].Name, d.Rule)
 }

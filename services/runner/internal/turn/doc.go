@@ -26,6 +26,11 @@
 //	                      |                                 outages: retry_max_age)
 //	                      +--> no use, or used up: DEAD
 //
+// A call that waits for a person gives back the slot and stops the time of the turn. When the
+// batch is to end meanwhile, the turn is given back as it is; the next holder makes the same
+// call, which finds the same question. That a wait begins is journaled as progress: however
+// often the process dies then, the message is not suspected.
+//
 // A digest of the conversation that is due follows the turn: its place is reserved before
 // the end of the turn is visible, it begins after that, and no reply waits for it.
 //

@@ -65,6 +65,14 @@ func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, says []
 	return int(r.GetErrorAttempts()), err
 }
 
+// waiting records that the turn begins to wait for a person.
+func (t *turn) waiting(ctx context.Context) error {
+	_, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {
+		return t.Journal.RecordStep(ctx, &registrypb.RecordStepRequest{AgentId: t.w.AgentID, ThreadId: t.w.ThreadID, Key: t.w.Key, Waits: true, Logs: logs})
+	})
+	return err
+}
+
 // steer journals the messages that are merged before a round's call, and returns the
 // step that holds them; nil when none of them can be.
 func (t *turn) steer(ctx context.Context, key string, members []*registrypb.Member) (*registrypb.Step, error) {

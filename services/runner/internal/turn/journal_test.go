@@ -262,10 +262,15 @@ func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}
 	}
 }
 func (p *place) GivenBack() *pb.FailedTry    { return p.back }
+func (p *place) Hold(string, bool) bool      { return false }
 func (p *place) Alone(context.Context) error { p.alone = true; return nil }
 func (p *place) Collect() []*pb.Member       { return nil }
 func (p *place) Steer() []*pb.Member         { return nil }
 func (p *place) Background() turn.Background { return p.later }
+
+func (p *place) Wait(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+
+func (p *place) Behind(int64) ([]*pb.PendingEvent, <-chan struct{}) { return nil, nil }
 
 func (p *place) AwaitBackground(context.Context, time.Duration, bool) bool { return true }
 

@@ -49,6 +49,16 @@ type Slot interface {
 	// It returns ErrYield when the batch ends meanwhile, and the context's cause when that
 	// ends.
 	Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error
+	// Wait gives up the slot while f runs, which waits for a person, and takes it again. It
+	// returns the error of f; ErrYield when the batch ends first, and the context's cause when
+	// that ends.
+	Wait(ctx context.Context, f func(context.Context) error) error
+	// Behind returns the events of the same source, with ids above after, that wait behind
+	// this one, and a channel that is closed when there may be others.
+	Behind(after int64) ([]*registrypb.PendingEvent, <-chan struct{})
+	// Hold keeps an event behind this one from being withdrawn, or no longer; false when it is
+	// not there, or was withdrawn.
+	Hold(key string, on bool) bool
 	// Alone exchanges the slot for all slots of the process.
 	Alone(ctx context.Context) error
 	// GivenBack is how the claim before ended when this process gave the turn back; nil: it

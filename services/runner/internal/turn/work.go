@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/source"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -35,8 +36,11 @@ type turn struct {
 	away    int  // tries in a row that found the provider unavailable
 	down    time.Time
 	started time.Time
-	waited  time.Duration // for outages, which the turn's time does not count
-	out     *publisher
+	waited  time.Duration // for outages and people, which the turn's time does not count
+	// clock ends the work when the time of the turn is over; yield ends it for another cause.
+	clock *time.Timer
+	yield context.CancelCauseFunc
+	out   *publisher
 	// refused: the provider refuses the message itself.
 	refused bool
 	// panicked: the last attempt ended in a panic.
@@ -62,6 +66,9 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 		t.down = t.started.Add(-w)
 	}
 	t.tools = t.Tools.Set(b.GetConfig())
+	if !source.IsPerson(t.w.Source) {
+		t.tools = t.tools.WithoutPerson()
+	}
 	for _, s := range b.GetSteps() {
 		t.steps.Add(s)
 	}
@@ -107,9 +114,10 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Tr
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
-	left := maxTime(t.begun.GetConfig()) - (time.Since(t.started) - t.waited)
-	work, stop := context.WithTimeoutCause(ctx, left, errTimeout)
-	defer stop()
+	work, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	t.yield, t.clock = end, time.AfterFunc(t.left(), func() { end(errTimeout) })
+	defer t.clock.Stop()
 	defer func() {
 		if p := recover(); p != nil {
 			t.w.Panicked(t.w.Key)
@@ -125,6 +133,11 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Tr
 		return result, nil, context.Cause(work)
 	}
 	return result, failed, err
+}
+
+// left is what is left of the time of the turn.
+func (t *turn) left() time.Duration {
+	return maxTime(t.begun.GetConfig()) - (time.Since(t.started) - t.waited)
 }
 
 // stopped turns the end of a turn's work into its fate, where it is one.

@@ -1795,6 +1795,8 @@ type TurnConfig struct {
 	Exec *ExecPolicy `protobuf:"bytes,26,opt,name=exec,proto3" json:"exec,omitempty"`
 	// processes bounds programs that tools run.
 	Processes *ProcessLimits `protobuf:"bytes,27,opt,name=processes,proto3" json:"processes,omitempty"`
+	// question_timeout is how long ask_user waits for an answer; unset takes 1 h.
+	QuestionTimeout *durationpb.Duration `protobuf:"bytes,28,opt,name=question_timeout,json=questionTimeout,proto3" json:"question_timeout,omitempty"`
 	// presentation chooses the names under which the model sees the tools: theclaw, openclaw
 	// or agentclaw; empty: their own.
 	Presentation string `protobuf:"bytes,29,opt,name=presentation,proto3" json:"presentation,omitempty"`
@@ -2026,6 +2028,13 @@ func (x *TurnConfig) GetExec() *ExecPolicy {
 func (x *TurnConfig) GetProcesses() *ProcessLimits {
 	if x != nil {
 		return x.Processes
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetQuestionTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.QuestionTimeout
 	}
 	return nil
 }
@@ -3305,7 +3314,10 @@ type RecordStepRequest struct {
 	SteerSeq int32 `protobuf:"varint,9,opt,name=steer_seq,json=steerSeq,proto3" json:"steer_seq,omitempty"`
 	// says are messages to the peer that the steps make: each is sent once, however
 	// often the call is repeated.
-	Says          []*Saying `protobuf:"bytes,10,rep,name=says,proto3" json:"says,omitempty"`
+	Says []*Saying `protobuf:"bytes,10,rep,name=says,proto3" json:"says,omitempty"`
+	// waits means that a call begins to wait for a person: the claims that ended before
+	// it are forgotten, however often the services end during the wait.
+	Waits         bool `protobuf:"varint,11,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3408,6 +3420,13 @@ func (x *RecordStepRequest) GetSays() []*Saying {
 		return x.Says
 	}
 	return nil
+}
+
+func (x *RecordStepRequest) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
 }
 
 // Saying is a message to the peer before the turn has ended.
@@ -5520,7 +5539,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x8a\v\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xd0\v\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -5555,7 +5574,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tweb_fetch\x18\x18 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\bwebFetch\x122\n" +
 	"\x04http\x18\x19 \x01(\v2\x1e.theclaw.registry.v1.WebLimitsR\x04http\x123\n" +
 	"\x04exec\x18\x1a \x01(\v2\x1f.theclaw.registry.v1.ExecPolicyR\x04exec\x12@\n" +
-	"\tprocesses\x18\x1b \x01(\v2\".theclaw.registry.v1.ProcessLimitsR\tprocesses\x12\"\n" +
+	"\tprocesses\x18\x1b \x01(\v2\".theclaw.registry.v1.ProcessLimitsR\tprocesses\x12D\n" +
+	"\x10question_timeout\x18\x1c \x01(\v2\x19.google.protobuf.DurationR\x0fquestionTimeout\x12\"\n" +
 	"\fpresentation\x18\x1d \x01(\tR\fpresentation\x12=\n" +
 	"\n" +
 	"web_search\x18\" \x01(\v2\x1e.theclaw.registry.v1.WebSearchR\twebSearch\x125\n" +
@@ -5667,7 +5687,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05class\x18\x03 \x01(\tR\x05class\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x18\n" +
 	"\acounted\x18\x05 \x01(\bR\acounted\x12-\n" +
-	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xe2\x03\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xf8\x03\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -5682,7 +5702,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tsteer_key\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\bsteerKey\x12\x1b\n" +
 	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\x12:\n" +
 	"\x04says\x18\n" +
-	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\"K\n" +
+	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\x12\x14\n" +
+	"\x05waits\x18\v \x01(\bR\x05waits\"K\n" +
 	"\x06Saying\x12$\n" +
 	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x1b\n" +
 	"\x04text\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04text\"l\n" +
@@ -6053,105 +6074,106 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	28,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
 	67,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
 	24,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	25,  // 30: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	26,  // 31: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	27,  // 32: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	64,  // 33: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	64,  // 34: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	64,  // 35: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	64,  // 36: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	64,  // 37: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 38: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 39: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	64,  // 40: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	66,  // 41: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 42: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	66,  // 43: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	34,  // 44: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 45: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	64,  // 46: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	31,  // 47: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	33,  // 48: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	42,  // 49: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	64,  // 50: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	63,  // 51: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	64,  // 52: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 53: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	36,  // 54: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 55: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 56: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	39,  // 57: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	16,  // 58: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 59: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 60: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 61: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	36,  // 62: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 63: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 64: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	63,  // 65: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	63,  // 66: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	63,  // 67: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 68: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 69: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	63,  // 70: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	63,  // 71: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	63,  // 72: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	63,  // 73: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 74: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 75: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	44,  // 76: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	37,  // 77: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	64,  // 78: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	45,  // 79: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 80: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	45,  // 81: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	63,  // 82: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 83: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	55,  // 84: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 85: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 86: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	64,  // 87: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	32,  // 88: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 89: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	31,  // 90: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	32,  // 91: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	31,  // 92: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	32,  // 93: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	33,  // 94: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	17,  // 95: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 96: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 97: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	38,  // 98: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	41,  // 99: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	46,  // 100: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	48,  // 101: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	54,  // 102: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	50,  // 103: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	61,  // 104: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	52,  // 105: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	57,  // 106: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	59,  // 107: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	11,  // 108: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 109: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 110: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	35,  // 111: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	40,  // 112: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	43,  // 113: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	47,  // 114: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	49,  // 115: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	56,  // 116: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	51,  // 117: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	62,  // 118: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	53,  // 119: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	58,  // 120: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	60,  // 121: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	12,  // 122: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 123: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	110, // [110:124] is the sub-list for method output_type
-	96,  // [96:110] is the sub-list for method input_type
-	96,  // [96:96] is the sub-list for extension type_name
-	96,  // [96:96] is the sub-list for extension extendee
-	0,   // [0:96] is the sub-list for field type_name
+	64,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	25,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	26,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	27,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	64,  // 34: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	64,  // 35: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	64,  // 36: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	64,  // 37: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	64,  // 38: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 39: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 40: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	64,  // 41: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	66,  // 42: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 43: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	66,  // 44: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	34,  // 45: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 46: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	64,  // 47: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	31,  // 48: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	33,  // 49: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	42,  // 50: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	64,  // 51: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	63,  // 52: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	64,  // 53: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 54: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	36,  // 55: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 56: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 57: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	39,  // 58: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	16,  // 59: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 60: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 61: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 62: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	36,  // 63: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 64: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 65: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	63,  // 66: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	63,  // 67: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 68: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 69: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 70: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	63,  // 71: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	63,  // 72: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	63,  // 73: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	63,  // 74: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 75: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 76: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	44,  // 77: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	37,  // 78: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	64,  // 79: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	45,  // 80: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 81: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	45,  // 82: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	63,  // 83: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 84: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	55,  // 85: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 86: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 87: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	64,  // 88: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	32,  // 89: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 90: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	31,  // 91: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	32,  // 92: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	31,  // 93: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	32,  // 94: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	33,  // 95: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	17,  // 96: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 97: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 98: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	38,  // 99: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	41,  // 100: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	46,  // 101: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	48,  // 102: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	54,  // 103: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	50,  // 104: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	61,  // 105: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	52,  // 106: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	57,  // 107: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	59,  // 108: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	11,  // 109: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 110: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 111: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	35,  // 112: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	40,  // 113: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	43,  // 114: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	47,  // 115: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	49,  // 116: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	56,  // 117: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	51,  // 118: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	62,  // 119: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	53,  // 120: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	58,  // 121: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	60,  // 122: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	12,  // 123: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 124: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	111, // [111:125] is the sub-list for method output_type
+	97,  // [97:111] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }

@@ -70,8 +70,10 @@ func ask(ctx context.Context, a Approvals, c toolset.Call, shown string, command
 			req.Patterns = append(req.Patterns, &registrypb.ExecEntry{Pattern: e.Pattern, Args: e.Args})
 		}
 	}
-	_, err := wait(ctx, a, c.Place.Trusted, req)
-	return err
+	return c.Place.Wait(ctx, func(ctx context.Context) error {
+		_, err := wait(ctx, a, c.Place.Trusted, req)
+		return err
+	})
 }
 
 // create asks for an agent and waits until the registry has made it; it returns its

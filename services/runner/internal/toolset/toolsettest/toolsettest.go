@@ -114,6 +114,7 @@ func Calls(t *testing.T, config *registrypb.TurnConfig, tools ...toolset.Tool) (
 		Place: toolset.Place{
 			AgentID: "a1", ThreadID: "threads/main", Fence: "agent/a1=3", Config: config,
 			Trusted: func(ctx context.Context) error { return context.Cause(ctx) },
+			Waits:   alone{},
 		},
 		Logf: func(level, format string, args ...any) { t.Logf(level+" "+format, args...) },
 	}, j
@@ -269,6 +270,27 @@ func (s *suite) atOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// alone is the turn of a peer that sends no message. What a call says while it waits is not kept.
+type alone struct{}
+
+// Wait implements [toolset.Waits].
+func (alone) Wait(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+
+// Say implements [toolset.Waits].
+func (alone) Say(ctx context.Context, _ toolset.Call, _, _ string) error { return context.Cause(ctx) }
+
+// Replies implements [toolset.Waits].
+func (alone) Replies(int64) ([]toolset.Reply, <-chan struct{}) { return nil, nil }
+
+// Hold implements [toolset.Waits].
+func (alone) Hold(toolset.Reply) bool { return false }
+
+// Release implements [toolset.Waits].
+func (alone) Release(toolset.Reply) {}
+
+// Join implements [toolset.Waits].
+func (alone) Join(context.Context, toolset.Call, string) error { return nil }
 
 // Journal is a journal in memory. It is also a watcher and a meter that keep nothing.
 type Journal struct {

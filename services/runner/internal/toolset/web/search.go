@@ -39,6 +39,7 @@ type Search struct {
 const (
 	maxResults     = 20
 	defaultResults = 5
+	defaultKey     = "env:BRAVE_API_KEY"
 	maxQuery       = 300 // characters
 	searchTimeout  = 10 * time.Second
 )
@@ -63,7 +64,7 @@ type found struct {
 // of is what the settings of a turn say, and the rest as it is here.
 func (s Search) of(set *registrypb.WebSearch) Search {
 	return Search{
-		Provider: cmp.Or(set.GetProvider(), s.Provider), URL: cmp.Or(set.GetUrl(), s.URL), Key: cmp.Or(set.GetKey(), s.Key),
+		Provider: cmp.Or(set.GetProvider(), s.Provider), URL: cmp.Or(set.GetUrl(), s.URL), Key: cmp.Or(set.GetKey(), s.Key, defaultKey),
 		Results: cmp.Or(int(set.GetResults()), s.Results, defaultResults),
 	}
 }

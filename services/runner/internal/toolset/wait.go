@@ -1,0 +1,41 @@
+package toolset
+
+import "context"
+
+// Waits are the means of a call that waits for a person. It belongs to one turn, and all its
+// methods are called from the goroutine that runs the call.
+type Waits interface {
+	// Wait calls f, which waits, and returns its error. Meanwhile the turn has no slot, its time
+	// stands still, and it holds up neither the drain of the process nor a lease that others
+	// want: then the context of f ends, and so does that of the call. The turn is given back
+	// without an attempt, and the next holder makes the same call again. Only a call that
+	// runs alone may wait.
+	Wait(ctx context.Context, f func(ctx context.Context) error) error
+	// Say sends a message to the peer, once for each name within the call.
+	Say(ctx context.Context, c Call, name, text string) error
+	// Replies returns the messages of the peer, with ids above after, that are next in the
+	// conversation, and a channel that is closed when there may be others.
+	Replies(after int64) (list []Reply, changed <-chan struct{})
+	// Hold keeps a message from being withdrawn while it is offered, until Release or the end
+	// of the turn; false when it was withdrawn.
+	Hold(r Reply) bool
+	Release(r Reply)
+	// Join makes the message with this key a part of the turn: it is merged and gets no turn
+	// of its own. It is journaled before the result of the call, and may be repeated.
+	Join(ctx context.Context, c Call, key string) error
+}
+
+// Reply is a message of the peer that came while its conversation is worked on.
+type Reply struct {
+	ID   int64 // in the inbox
+	Key  string
+	Text string
+}
+
+// Wait calls f, which waits for a person, as [Waits] does; a place without Waits only calls it.
+func (p Place) Wait(ctx context.Context, f func(ctx context.Context) error) error {
+	if p.Waits == nil {
+		return f(ctx)
+	}
+	return p.Waits.Wait(ctx, f)
+}
