@@ -309,6 +309,7 @@ func TestBadInput(t *testing.T) {
 		return o.out
 	}
 	ready("init", "a1", "--provider", "offline")
+	ready("config", "set", "a1", "quota.tokens_per_day", "0") // what is used is written a moment later
 	ready("start", "a1")
 	ready("send", "a1", "say: hi", "--wait")
 	// The session file is written after the reply.

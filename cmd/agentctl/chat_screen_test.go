@@ -100,9 +100,9 @@ func TestChatScreens(t *testing.T) {
 		}, see: []string{"your text has 200 lines: Enter sends it, Ctrl-C clears it", "  a pasted line\n"}, input: "  the end of the paste"},
 		{
 			name: "a command that asks", do: then(keys("C-c"), set("sandbox.mode", "off"), set("approvals", "ask"), say("use a tool")),
-			see: []string{"! a1 asks whether it may run this, once", "  echo from-the-tool\n", "waits for your answer", "Run it, once? y or n, then Enter: echo from-the-tool\n"},
+			see: []string{"! a1 asks whether it may run this, once", "  /usr/bin/echo from-the-tool\n", "waits for your answer", "Run it, once? y or n, then Enter: /usr/bin/echo from-the-tool\n"},
 		},
-		{name: "an approved command", do: say("y"), see: []string{"  approved, once: echo from-the-tool", "a1: The tool has said it."}},
+		{name: "an approved command", do: say("y"), see: []string{"  approved, once: /usr/bin/echo from-the-tool", "a1: The tool has said it."}},
 		{name: "an answer that ended early", do: func(m tmux) {
 			m.t.Helper()
 			m.typed("hang")

@@ -2,11 +2,15 @@ package main
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/testing/world"
 )
 
@@ -105,5 +109,47 @@ func TestToolsWorkOnFiles(t *testing.T) {
 		Changes []struct{ Step, Tool, Path, Diff string }
 	}](t, do, "explain", "a1", "1", "--diff"); len(row.Changes) != 1 || row.Changes[0].Path != "add.sh" || row.Changes[0].Tool != "edit" {
 		t.Errorf("%+v", row)
+	}
+}
+
+// S2-52, S3-43, S3-44, S3-47, S4-65: an agent that init has just made does one task: it reads a repository, changes
+// a file, runs the test in the sandbox, reads a page, and answers. explain shows each step, and --diff the
+// change. One setting allows the page, which is on this machine.
+func TestFirstTask(t *testing.T) {
+	need.Namespaces(t, "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc")
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<html><title>Rules</title><body><p>Sums are added, not subtracted.</p></body></html>")
+	}))
+	defer page.Close()
+	w := world.Start(t, world.Options{})
+	do := person(w)
+	done(t, do, "init", "work")
+	done(t, do, "config", "set", "work", "tools.web_fetch.allow_private", "[127.0.0.0/8]")
+	done(t, do, "start", "work")
+	dir := filepath.Join(w.Home, "agents/work/workdir")
+	for name, text := range map[string]string{"add.sh": "add() { echo $(($1 - $2)); }\n", "test.sh": ". ./add.sh\ntest \"$(add 2 3)\" = 5 && echo passed || echo failed\n"} {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := done(t, do, "agent", "work", "--wait", "--message", strings.Join([]string{
+		`call: find {"pattern":"*.sh"}`,
+		`call: read {"path":"add.sh"}`,
+		`call: web_fetch {"url":"` + page.URL + `"}`,
+		`call: edit {"path":"add.sh","old_text":"$1 - $2","new_text":"$1 + $2"}`,
+		`call: bash_exec {"command":"sh test.sh"}`,
+	}, "\n"))
+	if !strings.Contains(o.out, "the command answered:\npassed\n") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	said := strings.ReplaceAll(done(t, do, "explain", "work", "1", "--diff").out, `\"`, `"`)
+	for _, want := range []string{
+		"tool find", "tool read", "tool web_fetch", "tool edit", "tool bash_exec", `"status":200`, "replaced 1 occurrence",
+		"\n-add() { echo $(($1 - $2)); }\n+add() { echo $(($1 + $2)); }\n",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("explain does not show %s:\n%s", want, said)
+		}
 	}
 }

@@ -284,9 +284,6 @@ const (
 const (
 	MaxCrashAttempts = 5
 	AloneAfter       = 1 // crash attempts from which the next claim is alone
-	// AsksFor is how long after its intent a tool may wait for a person: the longest time for
-	// an answer, and for the use of it. A claim that ends meanwhile counts as no crash.
-	AsksFor = 25 * time.Hour
 )
 
 // Engine is a whole store.

@@ -237,6 +237,8 @@ func testWaitsOutliveRestarts(t *testing.T, o backendtest.Options) {
 		} else if st := begun.GetSteps()[0]; !st.GetAsks() || st.GetNotBegun() != (n <= 20) {
 			t.Errorf("claim %d: asks %t, not begun %t", n, st.GetAsks(), st.GetNotBegun())
 		}
+		waits, err := w.Turns.RecordStep(ctx, &registryv1.RecordStepRequest{AgentId: "a1", ThreadId: thread, Key: key, Waits: true})
+		backendtest.Must(t, waits, err)
 		got, err := w.Approvals.RequestApproval(ctx, git(key+":tool:1:1"))
 		switch {
 		case n < 20:

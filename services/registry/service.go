@@ -186,7 +186,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Wakes: p.wakes,
 	})
 	cancelWaits := func(ctx context.Context, agent, turn, by string) error {
-		return errors.Join(s.approvals.Cancel(ctx, agent, turn, by), s.questions.Cancel(ctx, agent, turn, by))
+		return errors.Join(s.approvals.Cancel(ctx, agent, turn), s.questions.Cancel(ctx, agent, turn, by))
 	}
 	s.agents = agents.New(agents.Deps{
 		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents, CancelWaits: cancelWaits,

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -28,7 +29,6 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -39,14 +39,58 @@ import (
 // and where the runner kills itself.
 const victim = "RUNNER_TEST_VICTIM"
 
-// instants are where a runner kills itself: the n-th record of a state before or after it is sent.
-var instants = map[string]struct {
-	state registrypb.ProcessState
+// An instant is where a runner kills itself: before or after a call of the registry.
+type instant struct {
 	after bool
-}{
-	"TX1": {registrypb.ProcessState_PROCESS_STATE_STARTING, true}, // the row is there, nothing was started
-	"TX2": {registrypb.ProcessState_PROCESS_STATE_RUNNING, true},  // it runs, and the result of the call may be missing
-	"TX3": {registrypb.ProcessState_PROCESS_STATE_EXITED, false},  // it has exited, and that is not recorded
+	is    func(args, reply any) bool
+}
+
+// recordedStep is the instant at which such a step is recorded.
+func recordedStep(after bool, is func(*registrypb.Step) bool) instant {
+	return instant{after, func(args, _ any) bool {
+		in, ok := args.(*registrypb.RecordStepRequest)
+		return ok && slices.ContainsFunc(in.GetSteps(), is)
+	}}
+}
+
+func process(state registrypb.ProcessState, after bool) instant {
+	return instant{after, func(args, _ any) bool {
+		in, ok := args.(*registrypb.RecordProcessRequest)
+		return ok && in.GetProcess().GetState() == state
+	}}
+}
+
+// instants are those of the calls; the instants of a change of files are failpoints.
+var instants = map[string]instant{
+	"T4.before": recordedStep(false, intent), "T4.after": recordedStep(true, intent),
+	"T6.before": recordedStep(false, result), "T6.after": recordedStep(true, result),
+	"TX1": process(registrypb.ProcessState_PROCESS_STATE_STARTING, true), // the row is there, nothing was started
+	"TX2": process(registrypb.ProcessState_PROCESS_STATE_RUNNING, true),  // it runs, and the result of the call may be missing
+	"TX3": process(registrypb.ProcessState_PROCESS_STATE_EXITED, false),  // it has exited, and that is not recorded
+	"TA3": {true, func(_, reply any) bool { // the approval is used, and the command has not begun
+		out, ok := reply.(*registrypb.RequestApprovalResponse)
+		return ok && out.GetApproval().GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED
+	}},
+	"TQ1": {true, func(args, _ any) bool { // the question is stored
+		_, ok := args.(*registrypb.RequestQuestionRequest)
+		return ok
+	}},
+	"TQ2": {true, func(args, _ any) bool { // the message with the question is there
+		in, ok := args.(*registrypb.RecordStepRequest)
+		return ok && len(in.GetSays()) > 0
+	}},
+	"TQ3": {true, func(args, _ any) bool { // a message is the answer, and not a member of the turn yet
+		_, ok := args.(*registrypb.AnswerQuestionRequest)
+		return ok
+	}},
+}
+
+func intent(s *registrypb.Step) bool {
+	return s.GetKind() == registrypb.StepKind_STEP_KIND_TOOL && s.GetState() == registrypb.StepState_STEP_STATE_INTENT
+}
+
+func result(s *registrypb.Step) bool {
+	return s.GetKind() == registrypb.StepKind_STEP_KIND_TOOL && s.GetState() != registrypb.StepState_STEP_STATE_INTENT
 }
 
 // mortal is a connection to the registry that kills the process at an instant.
@@ -54,19 +98,24 @@ type mortal struct {
 	grpc.ClientConnInterface
 
 	at   string
-	left atomic.Int32 // records of the state until then
+	left atomic.Int32 // times that the instant comes until then
+}
+
+// dies kills the process at the last of the times.
+func (m *mortal) dies() {
+	if m.left.Add(-1) == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
 }
 
 func (m *mortal) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	in, ok := args.(*registrypb.RecordProcessRequest)
-	i, mine := instants[m.at]
-	hit := ok && mine && in.GetProcess().GetState() == i.state && m.left.Add(-1) == 0
-	if hit && !i.after {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	i, ok := instants[m.at]
+	if ok && !i.after && i.is(args, reply) {
+		m.dies()
 	}
 	err := m.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
-	if hit {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	if ok && i.after && err == nil && i.is(args, reply) {
+		m.dies()
 	}
 	return err
 }
@@ -92,6 +141,11 @@ func beVictim(what string) error {
 		return err
 	}
 	wire.left.Store(int32(n))
+	fault.SetPoint(func(label string) {
+		if label == wire.at {
+			wire.dies()
+		}
+	})
 	s, err := runner.New(runner.Config{
 		TTL: 2 * time.Second, Grace: time.Second, ProvidersFile: filepath.Join(f[1], "providers.yaml"), Sandbox: sandbox.Options{ScratchDir: f[1]},
 	}, runner.Deps{Registry: wire, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
@@ -112,33 +166,50 @@ type prey struct {
 	socket, dir string
 }
 
-// start starts one; stop lets it drain, and dead waits until it has killed itself.
-func (p prey) start(at string, n int) (stop func(), dead func()) {
+// hunted is a runner of its own process.
+type hunted struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.Closer
+	log strings.Builder
+}
+
+// start starts one that kills itself when an instant comes for the n-th time.
+func (p prey) start(at string, n int) *hunted {
 	p.t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%s,%d", victim, p.socket, p.dir, at, n))
-	var log strings.Builder
-	cmd.Stdout, cmd.Stderr = &log, &log
-	in, err := cmd.StdinPipe()
+	h := &hunted{t: p.t, cmd: exec.Command("/proc/self/exe")}
+	h.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%s,%d", victim, p.socket, p.dir, at, n))
+	h.cmd.Stdout, h.cmd.Stderr = &h.log, &h.log
+	in, err := h.cmd.StdinPipe()
 	if err == nil {
-		err = cmd.Start()
+		h.in, err = in, h.cmd.Start()
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	wait := func() { _ = cmd.Wait() }
-	return func() {
-			_ = in.Close()
-			if wait(); cmd.ProcessState.ExitCode() != 0 {
-				p.t.Errorf("the runner ended with %v: %s", cmd.ProcessState, log.String())
-			}
-		}, func() {
-			timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-			defer timer.Stop()
-			if wait(); !strings.Contains(cmd.ProcessState.String(), "killed") {
-				p.t.Fatalf("the runner ended with %v: %s", cmd.ProcessState, log.String())
-			}
-		}
+	return h
+}
+
+// stop lets it drain, and waits for its end.
+func (h *hunted) stop() {
+	h.t.Helper()
+	_ = h.in.Close()
+	if _ = h.cmd.Wait(); h.cmd.ProcessState.ExitCode() != 0 {
+		h.t.Errorf("the runner ended with %v: %s", h.cmd.ProcessState, h.log.String())
+	}
+}
+
+// kill kills it from here.
+func (h *hunted) kill() { _ = h.cmd.Process.Kill() }
+
+// dead waits until it was killed.
+func (h *hunted) dead() {
+	h.t.Helper()
+	timer := time.AfterFunc(time.Minute, func() { _ = h.cmd.Process.Signal(syscall.SIGTERM) })
+	defer timer.Stop()
+	if _ = h.cmd.Wait(); !strings.Contains(h.cmd.ProcessState.String(), "killed") {
+		h.t.Fatalf("the runner ended with %v: %s", h.cmd.ProcessState, h.log.String())
+	}
 }
 
 // socketWorld is a registry over an engine that other processes can call.
@@ -199,14 +270,6 @@ func socketWorld(t *testing.T, o backendtest.Options) (w *world, socket string) 
 	}, socket
 }
 
-// each is backendtest.Each with a database server that ends with the test.
-func each(t *testing.T, test func(t *testing.T, o backendtest.Options)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}) })
-	t.Run("postgres", func(t *testing.T) {
-		test(t, backendtest.Options{Home: filepath.Join(t.TempDir(), "h"), DSN: pgtest.Start(t, "fsync = off").Database(t)})
-	})
-}
-
 // idOfRun is the id of the process that the first call of a run starts.
 func idOfRun(run string) string {
 	sum := sha256.Sum256([]byte(run + ":tool:1:1"))
@@ -221,7 +284,7 @@ func TestProcessesOutliveNoRunner(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("KILLS")); err == nil {
 		kills = n
 	}
-	each(t, func(t *testing.T, o backendtest.Options) {
+	eachBackend(t, func(t *testing.T, o backendtest.Options) {
 		const agents = 4
 		w, socket := socketWorld(t, o)
 		p := prey{t, socket, t.TempDir()}
@@ -249,7 +312,7 @@ func TestProcessesOutliveNoRunner(t *testing.T) {
 			if at == "TX3" {
 				command = "true"
 			}
-			_, dead := p.start(at, 1+n/3%agents)
+			first := p.start(at, 1+n/3%agents)
 			ids := map[string]int64{}
 			for a := range agents {
 				out, err := w.threads.PushEvents(t.Context(), &registrypb.PushEventsRequest{
@@ -263,15 +326,15 @@ func TestProcessesOutliveNoRunner(t *testing.T) {
 				}
 				ids[fmt.Sprint("a", a)] = out.GetEventIds()[0]
 			}
-			dead()
-			stop, _ := p.start("never", 0)
+			first.dead()
+			next := p.start("never", 0)
 			for agent, id := range ids { // the calls have their results or are in doubt
 				turn := w.fate(agent, id)
 				if turn.GetFate() != registrypb.Fate_FATE_REPLIED {
 					t.Errorf("kill %d at %s, %s: %v", n, at, agent, turn.GetFate())
 				}
 			}
-			stop() // what still runs ends, and is recorded
+			next.stop() // what still runs ends, and is recorded
 			for agent, id := range ids {
 				process, got := idOfRun(w.fate(agent, id).GetKey()), 0
 				recorded := w.recorded(agent, process)

@@ -214,19 +214,9 @@ var homes = []Setting{
 		Meaning: "The directories outside of the home below which the inbox.path of an agent may lie.",
 	},
 	{
-		Key: "secrets.NAME.ref", Home: true, Type: TypeText, Limits: "env:NAME or file:PATH", Effect: EffectMessage,
-		Example: "env:SHOP_TOKEN",
-		Meaning: "Where the runner finds the value of the secret: in its environment, or in a file of its machine. `{{secret:NAME}}` in a header of http_request stands for it.",
-	},
-	{
-		Key: "secrets.NAME.hosts", Home: true, Type: TypeList, Limits: "1 to 20 hosts such as api.example.org, *.example.net or api.example.org:8443", Effect: EffectMessage,
-		Example: "[api.shop.example]",
-		Meaning: "The hosts to which the value may be sent. It is not sent on by a redirect to another host.",
-	},
-	{
-		Key: "secrets.NAME.agents", Home: true, Type: TypeList, Limits: "a list of ids of agents", Default: "[]", Effect: EffectMessage,
-		Example: "[alice]",
-		Meaning: "The agents that may use the secret; without the list all of the home.",
+		Key: "secrets.NAME", Home: true, Type: TypeMap, Limits: "ref: env:NAME or file:PATH; hosts: 1 to 20 hosts such as api.example.org; agents: ids of agents", Effect: EffectMessage,
+		Example: `{ref: "env:SHOP_TOKEN", hosts: [api.shop.example], agents: [alice]}`,
+		Meaning: "A value that requests may carry and the model does not know: `{{secret:NAME}}` in a header of http_request stands for it. `ref` is where the runner finds it, in its environment or in a file of its machine; `hosts` are those to which it may be sent, and no redirect leads it to another; `agents` may use it, without the list all of the home.",
 	},
 	{
 		Key: "storage.engine", Home: true, Type: TypeChoice, Values: []string{"sqlite", "postgres"}, Default: "sqlite", Effect: EffectRestart,
@@ -323,11 +313,8 @@ func Explain(key string) (out []Setting) {
 			keys = append(keys, full)
 		}
 	}
-	if rest, ok := strings.CutPrefix(key, "secrets."); ok {
-		_, attribute, deep := strings.Cut(rest, ".")
-		if keys = []string{"secrets." + ChannelName}; deep {
-			keys[0] += "." + attribute
-		}
+	if strings.HasPrefix(key, "secrets.") {
+		keys = []string{"secrets." + ChannelName}
 	}
 	for _, list := range []string{"outbound", "agents.list"} {
 		if rest, ok := strings.CutPrefix(key, list+"["); ok {

@@ -41,9 +41,6 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 	}
 	r := Turn{Key: b.Key}
 	if found := t.turn(b.Key); found != nil {
-		if b.GivenBack == nil && found.CrashAttempts > 0 && waits(t, b.Key) {
-			found.CrashAttempts--
-		}
 		r = *found
 	}
 	if r.State == store.TurnDone {
@@ -65,15 +62,6 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 		return exhaust(t, b.Key)
 	}
 	return claim(t, b, inbound)
-}
-
-// waits reports whether a turn waits for a person, so that the end of its process says nothing
-// about its message. How long is bounded: a message that kills its process while it waits is a
-// dead letter in the end.
-func waits(t *Thread, turn string) bool {
-	return slices.ContainsFunc(t.steps(turn), func(s store.Step) bool {
-		return s.Kind == store.StepTool && s.State == store.StepIntent && s.Asks && t.Now.Sub(s.RecordedAt) < store.AsksFor
-	})
 }
 
 // Recorded reports whether the event is recorded after such an outcome of Begin, and the

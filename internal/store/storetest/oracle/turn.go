@@ -53,10 +53,6 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 		if crashes = t.crashes; b.GivenBack != nil && crashes > 0 {
 			crashes--
 		}
-		if b.GivenBack == nil && t.asks(now) && crashes > 0 {
-			crashes--
-			t.crashes--
-		}
 	}
 	switch {
 	case first:
@@ -305,16 +301,6 @@ func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls ma
 		}
 	}
 	return progress
-}
-
-// asks reports whether a tool of the turn waits for a person.
-func (t *turn) asks(now time.Time) bool {
-	for _, s := range t.steps {
-		if s.Asks && s.State == store.StepIntent && now.Before(s.RecordedAt.Add(store.AsksFor)) {
-			return true
-		}
-	}
-	return false
 }
 
 // crashed notices a claim that ended silently.

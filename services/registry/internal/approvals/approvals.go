@@ -340,8 +340,11 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
 }
 
-// endOfTurn is who has answered a question whose turn has ended without an answer.
-const endOfTurn = "the end of the turn"
+// What has ended a question without an answer.
+const (
+	endOfTurn   = "the end of the turn"
+	stopOfAgent = "the stop of the agent"
+)
 
 // closeOf ends a question without an answer.
 func closeOf(a *store.Approval, by string) {

@@ -1,7 +1,6 @@
 package approvals
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -10,8 +9,12 @@ import (
 )
 
 // Cancel ends the approvals that a turn waits for, or with an empty turn those of the agent:
-// they expire now. by is who ended them; empty: the end of the turn.
-func (s *Service) Cancel(ctx context.Context, agent, turn, by string) error {
+// they expire now.
+func (s *Service) Cancel(ctx context.Context, agent, turn string) error {
+	by := endOfTurn
+	if turn == "" {
+		by = stopOfAgent
+	}
 	const page = 200
 	for after := ""; ; {
 		list, err := s.Approvals.Approvals(ctx, after, agent, pending, page)
@@ -24,7 +27,7 @@ func (s *Service) Cancel(ctx context.Context, agent, turn, by string) error {
 			}
 			if _, err := s.change(ctx, a.ID, func(a *store.Approval) (*store.ExecPolicy, error) {
 				if a.State == pending {
-					closeOf(a, cmp.Or(by, endOfTurn))
+					closeOf(a, by)
 				}
 				return nil, nil
 			}); err != nil && !fault.Is(err, fault.ApprovalClosed) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -157,9 +158,11 @@ func (w *writer) change(ctx context.Context, d *dir, c toolset.Call) (string, er
 		if tx, err = stage(d, c, changes, text); err != nil {
 			return "", err
 		}
+		fault.Point("file:staged")
 		if err := tx.commit(); err != nil {
 			return "", err
 		}
+		fault.Point("file:ready")
 	}
 	if err := tx.apply(); err != nil {
 		return "", err

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filetree"
 	"github.com/theclaw/agents/internal/outputdir"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -189,6 +190,9 @@ func (tx *transaction) apply() error {
 		return fmt.Errorf("%s was changed by another writer while the change was prepared: no file was changed, read it again and repeat the change", strings.Join(foreign, ", "))
 	}
 	for n, i := range open {
+		if n > 0 {
+			fault.Point("file:placed")
+		}
 		if err := tx.place(i); err != nil {
 			return fmt.Errorf("%w; %d of %d files are changed, and the others are not: read them before you go on", err, len(tx.Files)-len(foreign)-len(open)+n, len(tx.Files))
 		}
