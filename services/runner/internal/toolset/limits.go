@@ -45,9 +45,10 @@ func Complete(c Call, text string) string {
 	return "; complete output: " + name + " (read with offset)"
 }
 
-// ends is a text as it is, or the first 60 % and the last 40 % of most characters, with a line between
-// them that says what is missing, and where it is.
-func ends(s string, most int, complete func(string) string) string {
+// Ends is a text as it is, or the first 60 % and the last 40 % of most characters, with a line between
+// them that says what is missing, and where it is: complete is called with a longer text, and returns what
+// Complete does.
+func Ends(s string, most int, complete func(string) string) string {
 	n := utf8.RuneCountInString(s)
 	if n <= most {
 		return s

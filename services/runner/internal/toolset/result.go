@@ -90,7 +90,7 @@ func (r Result) encode(c Call) []byte {
 	}
 	text := WithoutPictures(r.Text)
 	if !r.Bounded {
-		text = ends(text, ResultChars(c.Place.Config), func(all string) string { return Complete(c, all) })
+		text = Ends(text, ResultChars(c.Place.Config), func(all string) string { return Complete(c, all) })
 	}
 	b, err := json.Marshal(map[string]string{"text": text})
 	if err != nil { // a map of strings always encodes

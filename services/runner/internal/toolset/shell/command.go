@@ -34,6 +34,9 @@ type program struct {
 	// command has all but the line, which follows from the decision on text.
 	command sandbox.Command
 	wants   wants
+	// shorten: the model reads of a long output what it reads of every long text. The tool of the profile
+	// theclaw, which is that of earlier programs, returns all.
+	shorten bool
 }
 
 // parse reads the arguments of a call; its errors are words for the model. What a set without
@@ -55,7 +58,7 @@ func (t *Tool) parse(c toolset.Call) (p program, err error) {
 		}
 		timeout = time.Duration(*a.Timeout * float64(time.Second))
 	}
-	p = program{shown: a.Command, text: a.Command}
+	p = program{shown: a.Command, text: a.Command, shorten: t.background}
 	if t.background {
 		p.wants = wants{background: a.Background, yield: c.Place.Config.GetProcesses().GetYield().AsDuration(), limited: a.Timeout != nil}
 		if a.Yield != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/testing/need"
+	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
@@ -100,6 +101,48 @@ func quoted(s string) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// S4-64, S3-43: of a long output the model reads the beginning and the end, and all of it is in a file. The tool of
+// the profile theclaw returns all of it, as earlier programs do (S0-103).
+func TestLongOutput(t *testing.T) {
+	r := sandbox.Result{Stdout: []byte(strings.Repeat("o", 40_000)), Stderr: []byte(strings.Repeat("e", 20_000))}
+	for profile, long := range map[string]int{"theclaw": 60_000, "coding": 30_400} {
+		place := at(t)
+		place.Config.ToolLayers = layersOf(profile)
+		place.Config.Processes = &registrypb.ProcessLimits{Max: 1}
+		background := processes()
+		tools, err := toolset.New(&shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return &box{result: r}, nil }, Processes: background}, shell.Process{Processes: background})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out toolset.Output
+		called := tools.Set(place.Config).Run(t.Context(), toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: json.RawMessage(`{"command":"x"}`), Place: place})
+		if err := json.Unmarshal(called.JSON, &out); err != nil {
+			t.Fatal(called.Text, err)
+		}
+		if n := len(out.Stdout) + len(out.Stderr); n > long || n < long-1000 || out.Truncated != (profile == "coding") {
+			t.Errorf("%s: %d bytes, truncated %v", profile, n, out.Truncated)
+		}
+		kept, err := filepath.Glob(filepath.Join(place.Config.GetWorkdir(), ".output", "exec-*.txt"))
+		if err != nil || len(kept) != map[string]int{"coding": 1}[profile] {
+			t.Fatalf("%s: kept %v, %v", profile, kept, err)
+		}
+		if profile == "theclaw" {
+			continue
+		}
+		if b, err := os.ReadFile(kept[0]); err != nil || string(b) != string(r.Stdout)+"\n[stderr]\n"+string(r.Stderr) || !strings.Contains(out.Stdout, filepath.Base(kept[0])) {
+			t.Errorf("%d bytes are kept, %v: %s", len(b), err, out.Stdout[max(0, len(out.Stdout)/2-200):len(out.Stdout)/2+200])
+		}
+	}
+}
+
+// layersOf are the layers of a profile.
+func layersOf(profile string) (out []*registrypb.ToolLayer) {
+	for _, l := range toolpolicy.Layers(profile, toolpolicy.Scope{}, toolpolicy.Scope{}) {
+		out = append(out, &registrypb.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})
+	}
+	return out
 }
 
 // What cannot be understood runs nothing and says why.

@@ -56,7 +56,7 @@ func (p Python) parse(c toolset.Call) (program, error) {
 		return program{}, err
 	}
 	command, err := p.Tool.command(c, timeout)
-	return program{shown: code, text: line, command: command}, err
+	return program{shown: code, text: line, command: command, shorten: true}, err
 }
 
 // python is the command line for a call, with the code in it.

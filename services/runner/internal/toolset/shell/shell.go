@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/execpolicy"
@@ -148,8 +149,31 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 	}
 	if !result.IsError {
 		result.ExecUse = use
+		if p.shorten {
+			result.JSON = shortened(c, result.JSON)
+		}
 	}
 	return result
+}
+
+// shortened is the output of a program of which the model reads the beginnings and the ends. What is read from
+// stderr is at most a quarter.
+func shortened(c toolset.Call, result json.RawMessage) json.RawMessage {
+	var out toolset.Output
+	most := toolset.ResultChars(c.Place.Config)
+	if len(result) <= most || json.Unmarshal(result, &out) != nil || utf8.RuneCountInString(out.Stdout)+utf8.RuneCountInString(out.Stderr) <= most {
+		return result
+	}
+	whole := out.Stdout
+	if out.Stderr != "" {
+		whole += "\n[stderr]\n" + out.Stderr
+	}
+	where := toolset.Complete(c, whole)
+	complete := func(string) string { return where }
+	out.Stderr = toolset.Ends(out.Stderr, most/4, complete)
+	out.Stdout = toolset.Ends(out.Stdout, most-min(most/4, utf8.RuneCountInString(out.Stderr)), complete)
+	out.Truncated = true
+	return out.JSON()
 }
 
 // saved is a result after the working directory was kept.
