@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/egress"
+	"github.com/theclaw/agents/internal/egress/proxy"
 	"github.com/theclaw/agents/internal/netguard"
 )
 
@@ -183,7 +184,7 @@ func (w *home) try(b breach, s *Sandbox) string {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		c.Serve = egress.New(permitted, netguard.Guard{Allow: netguard.Everywhere}, nil).Serve
+		c.Serve = proxy.New(permitted, netguard.Guard{Allow: netguard.Everywhere}, nil).Serve
 	}
 	var r Result
 	if s == nil {

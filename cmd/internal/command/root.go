@@ -96,6 +96,10 @@ func wrapUsage(own func(*cobra.Command) error) func(*cobra.Command) error {
 				text = strings.Replace(text, wide, strings.TrimRight(flags.FlagUsagesWrapped(Columns), " \n"), 1)
 			}
 		}
+		const more = " for more information about a command."
+		if last := text[strings.LastIndexByte(strings.TrimRight(text, "\n"), '\n')+1:]; len(strings.TrimSpace(last)) > Columns {
+			text = strings.Replace(text, more, " for more.", 1)
+		}
 		_, err = io.WriteString(out, text)
 		return err
 	}

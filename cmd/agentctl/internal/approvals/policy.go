@@ -23,7 +23,7 @@ import (
 )
 
 func policyCommand(e *command.Env) *cobra.Command {
-	c := command.Group(e, &cobra.Command{
+	return command.Group(e, &cobra.Command{
 		Use:   "policy",
 		Short: "Show and change which commands need no approval",
 		Long: `Show and change the policy of the installation for commands outside the sandbox, or with
@@ -33,9 +33,6 @@ agents, and holds the allow list of each. Without a policy the settings alone co
   agentctl approvals policy set alice --allow "/usr/bin/git push"
   agentctl approvals policy import exec-approvals.json`,
 	}, showCommand(e), importCommand(e), setCommand(e))
-	// The path of the command makes this line of the usual text too long for a terminal.
-	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "for more information about a command.", "for more.", 1))
-	return c
 }
 
 // row is an entry of an allow list.

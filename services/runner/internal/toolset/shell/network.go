@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/theclaw/agents/internal/egress"
+	"github.com/theclaw/agents/internal/egress/proxy"
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -29,10 +30,10 @@ func (t *Tool) permit(c toolset.Call, command *sandbox.Command) error {
 			guard.Allow = append(guard.Allow, p)
 		}
 	}
-	proxy := egress.New(hosts, guard, once(func(host string) {
+	through := proxy.New(hosts, guard, once(func(host string) {
 		t.logger().InfoContext(context.Background(), "a command wanted to reach a host that sandbox.network does not name", "agent_id", c.Place.AgentID, "host", host)
 	}))
-	command.Serve = proxy.Serve
+	command.Serve = through.Serve
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		command.Env[name] = "http://" + sandbox.ProxyAddress
 	}
