@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
@@ -51,27 +52,9 @@ func (w *watching) run(ctx context.Context) error {
 	if _, err := w.env.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{PageSize: 1}); err != nil {
 		return err
 	}
-	return command.Follow(ctx, w.stream)
-}
-
-// stream shows until the stream breaks; answered tells whether anything came.
-func (w *watching) stream(ctx context.Context) (answered bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s, err := w.env.Approvals().WatchApprovals(ctx, &registry.WatchApprovalsRequest{})
-	if err != nil {
-		return false, err
-	}
-	for {
-		r, err := s.Recv()
-		if err != nil {
-			return answered, err
-		}
-		answered = true
-		if err := w.show(of(r.GetApproval())); err != nil {
-			return true, err
-		}
-	}
+	return command.Follow(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[registry.WatchApprovalsResponse], error) {
+		return w.env.Approvals().WatchApprovals(ctx, &registry.WatchApprovalsRequest{})
+	}, func(r *registry.WatchApprovalsResponse) error { return w.show(of(r.GetApproval())) })
 }
 
 func (w *watching) show(q question) error {

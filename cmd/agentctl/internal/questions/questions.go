@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
@@ -181,32 +182,14 @@ one line.`,
 			if _, err := e.Questions().ListQuestions(c.Context(), &registry.ListQuestionsRequest{PageSize: 1}); err != nil {
 				return err
 			}
-			return command.Follow(c.Context(), w.stream)
+			return command.Follow(c.Context(), func(ctx context.Context) (grpc.ServerStreamingClient[registry.WatchQuestionsResponse], error) {
+				return w.env.Questions().WatchQuestions(ctx, &registry.WatchQuestionsRequest{})
+			}, func(r *registry.WatchQuestionsResponse) error { return w.show(of(r.GetQuestion())) })
 		},
 	}
 	command.AgentFlag(c, &w.agent, "only this agent")
 	command.NumberFlag(c, &w.left, "count", 0, math.MaxInt, "exit after this many; 0: at Ctrl-C")
 	return c
-}
-
-// stream shows until the stream breaks; answered reports whether anything came.
-func (w *watching) stream(ctx context.Context) (answered bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s, err := w.env.Questions().WatchQuestions(ctx, &registry.WatchQuestionsRequest{})
-	if err != nil {
-		return false, err
-	}
-	for {
-		r, err := s.Recv()
-		if err != nil {
-			return answered, err
-		}
-		answered = true
-		if err := w.show(of(r.GetQuestion())); err != nil {
-			return true, err
-		}
-	}
 }
 
 func (w *watching) show(q question) error {
