@@ -51,10 +51,7 @@ func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string, poli
 // id is empty; false when there is none.
 func (d *DB) Approval(ctx context.Context, id, agent, key string) (store.Approval, bool, error) {
 	a, err := scanApproval(d.db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approval WHERE id = ? OR (? = '' AND agent = ? AND key = ?)", id, id, agent, key).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return a, false, nil
-	}
-	return a, err == nil, err
+	return found(a, err)
 }
 
 // Approvals answers questions after an id, of one agent or all, in one state or any.
@@ -64,16 +61,7 @@ func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit in
 	if err != nil {
 		return nil, fmt.Errorf("load approvals: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	var out []store.Approval
-	for rows.Next() {
-		a, err := scanApproval(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	return out, rows.Err()
+	return collect(rows, scanApproval)
 }
 
 func scanApproval(scan func(...any) error) (store.Approval, error) {

@@ -239,3 +239,25 @@ func (d *DB) SaveInboxes(ctx context.Context, put []store.KnownInbox) error {
 	}
 	return tx.Commit()
 }
+
+// collect reads all rows of a query with scan, and closes it.
+func collect[T any](rows *sql.Rows, scan func(func(...any) error) (T, error)) ([]T, error) {
+	defer func() { _ = rows.Close() }()
+	var out []T
+	for rows.Next() {
+		one, err := scan(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, rows.Err()
+}
+
+// found is a row that there may be; false: there is none.
+func found[T any](one T, err error) (T, bool, error) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return one, false, nil
+	}
+	return one, err == nil, err
+}

@@ -56,10 +56,7 @@ func (d *DB) putQuestion(ctx context.Context, q store.Question, was string) erro
 // Question implements store.Questions.
 func (d *DB) Question(ctx context.Context, id, agent, key string) (store.Question, bool, error) {
 	q, err := scanQuestion(d.db.QueryRowContext(ctx, "SELECT "+questionColumns+" FROM question WHERE id = ? OR (? = '' AND agent = ? AND key = ?)", id, id, agent, key).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return q, false, nil
-	}
-	return q, err == nil, err
+	return found(q, err)
 }
 
 // Questions implements store.Questions.
@@ -69,16 +66,7 @@ func (d *DB) Questions(ctx context.Context, after, agent, state string, limit in
 	if err != nil {
 		return nil, fmt.Errorf("load questions: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	var out []store.Question
-	for rows.Next() {
-		q, err := scanQuestion(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, q)
-	}
-	return out, rows.Err()
+	return collect(rows, scanQuestion)
 }
 
 func scanQuestion(scan func(...any) error) (store.Question, error) {
