@@ -73,9 +73,14 @@ func (l *later) add(day, agent, peer string, more store.Used) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begin(day)
-	u := l.waiting[counted{agent, peer}]
+	l.wait(counted{agent, peer}, more)
+}
+
+// wait has counts wait to be written, under the lock.
+func (l *later) wait(k counted, more store.Used) {
+	u := l.waiting[k]
 	u.Tokens, u.Micros = u.Tokens+more.Tokens, u.Micros+more.Micros
-	l.waiting[counted{agent, peer}] = u
+	l.waiting[k] = u
 	if l.timer == nil {
 		l.timer = time.AfterFunc(saveAfter, l.flush)
 	}
@@ -99,10 +104,9 @@ func (l *later) flush() {
 // again has counts wait that could not be written, unless their day is over.
 func (l *later) again(day string, k counted, u store.Used) {
 	l.mu.Lock()
-	same := l.day == day
-	l.mu.Unlock()
-	if same {
-		l.add(day, k.agent, k.peer, u)
+	defer l.mu.Unlock()
+	if l.day == day {
+		l.wait(k, u)
 	}
 }
 
