@@ -30,7 +30,7 @@ var presented = map[string]map[string]string{
 	Agentclaw: {"exec": "shell", "read": "file_read", "write": "file_write"},
 }
 
-// Presentations returns the names of all presentations; the first one is that of the tools
+// Presentations returns the names of all presentations; the first one has the names of the tools
 // themselves.
 func Presentations() []string { return []string{Theclaw, Openclaw, Agentclaw} }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // S4-64: the message about a process is answered where the message was that began it, also when that one was
-// about a process itself; nobody else writes such messages, and a conversation sees its own processes.
+// about a process itself; no other caller writes such messages, and a conversation sees its own processes.
 func TestProcesses(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, o backendtest.Options) {
 		w := o.Start(t, registry.Config{})

@@ -48,7 +48,7 @@ func (w WebTool) limits() *registryv1.WebLimits {
 	return &registryv1.WebLimits{MaxChars: int32(w.MaxChars), Timeout: durationpb.New(w.Timeout), AllowPrivate: w.AllowPrivate}
 }
 
-// ordinary are the settings of tools that nobody changed. What is as there is not sent with each turn: a runner has the
+// ordinary are the default settings of tools. What equals them is not sent with each turn: a runner has the
 // same.
 var ordinary = Default().Tools
 

@@ -124,8 +124,8 @@ func (s *Questions) leased(ctx context.Context, agent string) error {
 	return s.Fault(agent, "", err)
 }
 
-// ask stores a question, or finds the one that was asked with this key. The peer is that of the
-// turn, whose key begins that of the question: the runner does not choose whom it asks.
+// ask stores a question, or finds the one that was asked with this key. The peer is the peer of the
+// turn, whose key is the beginning of the question's key: the runner does not choose whom it asks.
 func (s *Questions) ask(ctx context.Context, req *registryv1.RequestQuestionRequest) (store.Question, error) {
 	agent := req.GetAgentId()
 	for {

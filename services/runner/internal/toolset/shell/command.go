@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/broker"
+	"github.com/theclaw/agents/internal/outputdir"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // SpillDir is where the rest of a long output goes, in the working directory.
-const SpillDir = ".output"
+const SpillDir = outputdir.Dir
 
 type arguments struct {
 	Command    string   `json:"command"`
@@ -35,7 +36,7 @@ type program struct {
 	command sandbox.Command
 	wants   wants
 	// shorten: the model reads of a long output what it reads of every long text. The tool of the profile
-	// theclaw, which is that of earlier programs, returns all.
+	// theclaw returns all, as earlier programs do.
 	shorten bool
 }
 

@@ -56,7 +56,7 @@ func (s Secrets) put(u *url.URL, header http.Header, known []*registrypb.Secret)
 	return sent, refusal
 }
 
-// value is that of a secret, for a header of a request to an address.
+// value returns the value of a secret, for a header of a request to an address.
 func (s Secrets) value(u *url.URL, header, name string, known []*registrypb.Secret) (value, refusal string) {
 	i := slices.IndexFunc(known, func(k *registrypb.Secret) bool { return k.GetName() == name })
 	if i < 0 {
