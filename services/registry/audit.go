@@ -30,7 +30,7 @@ var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "SetExecPolicy": true, "AnswerQuestion": true, "NoteIdentityChange": true,
-	"SetBindings": true, "SetHomeConfig": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
+	"SetBindings": true, "SetHomeConfig": true, "SetHomeValue": true, "ResolvePins": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
 }
 
 // maxRefusals are recorded per minute, and the number of further ones.

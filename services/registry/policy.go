@@ -52,6 +52,6 @@ func Policy() serve.Policy {
 	add(registryv1.RoutingService_ServiceDesc, owner, "ResolveRoute", "ListBindings", "SetBindings")
 	add(registryv1.ChannelService_ServiceDesc, owner, "AcceptMessages")
 	add(registryv1.SessionService_ServiceDesc, owner, "ListSessions", "GetSession", "PatchSession", "ResetSession", "ArchiveSession")
-	add(registryv1.HomeService_ServiceDesc, owner, "GetHomeConfig", "SetHomeConfig")
+	add(registryv1.HomeService_ServiceDesc, owner, "GetHomeConfig", "SetHomeConfig", "SetHomeValue")
 	return p
 }

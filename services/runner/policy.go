@@ -25,5 +25,7 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_TestProvider_FullMethodName:  waits,
 		runnerpb.ToolService_ListTools_FullMethodName:       owner,
 		runnerpb.ToolService_GetChanges_FullMethodName:      owner,
+		runnerpb.ToolService_ListServers_FullMethodName:     owner,
+		runnerpb.ToolService_StartServer_FullMethodName:     waits,
 	}
 }

@@ -23,11 +23,10 @@ func TestFollowingHoldsUpNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := &inbox{}
 		in.push("t", "t", "u")
-		release, reserved, turns := make(chan struct{}), []bool{}, []int64{}
+		release, reserved := make(chan struct{}), map[int64]bool{} // by turn: that of u may come between the two of t
 		b := newBatch(in, 1, func(ctx context.Context, id int64, thread string, s turn.Slot) error {
-			turns = append(turns, id)
 			place := s.Background()
-			reserved = append(reserved, place != nil)
+			reserved[id] = place != nil
 			if place != nil && id == 3 {
 				place.Cancel()
 				place.Cancel()
@@ -40,8 +39,8 @@ func TestFollowingHoldsUpNoTurn(t *testing.T) {
 		start, ended := time.Now(), make(chan error, 1)
 		go func() { ended <- b.Work(t.Context(), nil) }()
 		time.Sleep(time.Hour)
-		if len(turns) != 3 || !slices.Equal(reserved, []bool{true, false, true}) {
-			t.Errorf("turns %v, of which %v reserved a place", turns, reserved)
+		if want := map[int64]bool{1: true, 2: false, 3: true}; !maps.Equal(reserved, want) {
+			t.Errorf("turns that reserved a place: %v, want %v", reserved, want)
 		}
 		if b.Share() == batch.Idle {
 			t.Error("the batch is idle")

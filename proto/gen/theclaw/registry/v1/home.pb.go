@@ -23,6 +23,116 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SetHomeValueRequest is one key.
+type SetHomeValueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// path of the key, from the top: mcp, servers, github.
+	Path []string `protobuf:"bytes,1,rep,name=path,proto3" json:"path,omitempty"`
+	// value in YAML, on one line; empty removes the key.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHomeValueRequest) Reset() {
+	*x = SetHomeValueRequest{}
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHomeValueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHomeValueRequest) ProtoMessage() {}
+
+func (x *SetHomeValueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHomeValueRequest.ProtoReflect.Descriptor instead.
+func (*SetHomeValueRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SetHomeValueRequest) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *SetHomeValueRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// SetHomeValueResponse is the new version.
+type SetHomeValueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// version after the change.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// existed reports whether the key was there.
+	Existed       bool `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHomeValueResponse) Reset() {
+	*x = SetHomeValueResponse{}
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHomeValueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHomeValueResponse) ProtoMessage() {}
+
+func (x *SetHomeValueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHomeValueResponse.ProtoReflect.Descriptor instead.
+func (*SetHomeValueResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SetHomeValueResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *SetHomeValueResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
 // GetHomeConfigRequest has no fields.
 type GetHomeConfigRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -32,7 +142,7 @@ type GetHomeConfigRequest struct {
 
 func (x *GetHomeConfigRequest) Reset() {
 	*x = GetHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +154,7 @@ func (x *GetHomeConfigRequest) String() string {
 func (*GetHomeConfigRequest) ProtoMessage() {}
 
 func (x *GetHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +167,7 @@ func (x *GetHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{2}
 }
 
 // GetHomeConfigResponse is the state of the settings.
@@ -84,7 +194,7 @@ type GetHomeConfigResponse struct {
 
 func (x *GetHomeConfigResponse) Reset() {
 	*x = GetHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -96,7 +206,7 @@ func (x *GetHomeConfigResponse) String() string {
 func (*GetHomeConfigResponse) ProtoMessage() {}
 
 func (x *GetHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -109,7 +219,7 @@ func (x *GetHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetHomeConfigResponse) GetName() string {
@@ -174,7 +284,7 @@ type SetHomeConfigRequest struct {
 
 func (x *SetHomeConfigRequest) Reset() {
 	*x = SetHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +296,7 @@ func (x *SetHomeConfigRequest) String() string {
 func (*SetHomeConfigRequest) ProtoMessage() {}
 
 func (x *SetHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +309,7 @@ func (x *SetHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SetHomeConfigRequest) GetText() string {
@@ -227,7 +337,7 @@ type SetHomeConfigResponse struct {
 
 func (x *SetHomeConfigResponse) Reset() {
 	*x = SetHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -239,7 +349,7 @@ func (x *SetHomeConfigResponse) String() string {
 func (*SetHomeConfigResponse) ProtoMessage() {}
 
 func (x *SetHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -252,7 +362,7 @@ func (x *SetHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetHomeConfigResponse) GetVersion() string {
@@ -266,7 +376,13 @@ var File_theclaw_registry_v1_home_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"_\n" +
+	"\x13SetHomeValueRequest\x12'\n" +
+	"\x04path\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10\b\"\ar\x05\x10\x01\x18\x80\x01R\x04path\x12\x1f\n" +
+	"\x05value\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x05value\"J\n" +
+	"\x14SetHomeValueResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"\x16\n" +
 	"\x14GetHomeConfigRequest\"\xf8\x01\n" +
 	"\x15GetHomeConfigResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -280,10 +396,11 @@ const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80@R\x04text\x12\"\n" +
 	"\aversion\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\"1\n" +
 	"\x15SetHomeConfigResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion2\xdd\x01\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion2\xc2\x02\n" +
 	"\vHomeService\x12f\n" +
 	"\rGetHomeConfig\x12).theclaw.registry.v1.GetHomeConfigRequest\x1a*.theclaw.registry.v1.GetHomeConfigResponse\x12f\n" +
-	"\rSetHomeConfig\x12).theclaw.registry.v1.SetHomeConfigRequest\x1a*.theclaw.registry.v1.SetHomeConfigResponseB\xd6\x01\n" +
+	"\rSetHomeConfig\x12).theclaw.registry.v1.SetHomeConfigRequest\x1a*.theclaw.registry.v1.SetHomeConfigResponse\x12c\n" +
+	"\fSetHomeValue\x12(.theclaw.registry.v1.SetHomeValueRequest\x1a).theclaw.registry.v1.SetHomeValueResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tHomeProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -298,22 +415,26 @@ func file_theclaw_registry_v1_home_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_home_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_theclaw_registry_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_theclaw_registry_v1_home_proto_goTypes = []any{
-	(*GetHomeConfigRequest)(nil),  // 0: theclaw.registry.v1.GetHomeConfigRequest
-	(*GetHomeConfigResponse)(nil), // 1: theclaw.registry.v1.GetHomeConfigResponse
-	(*SetHomeConfigRequest)(nil),  // 2: theclaw.registry.v1.SetHomeConfigRequest
-	(*SetHomeConfigResponse)(nil), // 3: theclaw.registry.v1.SetHomeConfigResponse
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*SetHomeValueRequest)(nil),   // 0: theclaw.registry.v1.SetHomeValueRequest
+	(*SetHomeValueResponse)(nil),  // 1: theclaw.registry.v1.SetHomeValueResponse
+	(*GetHomeConfigRequest)(nil),  // 2: theclaw.registry.v1.GetHomeConfigRequest
+	(*GetHomeConfigResponse)(nil), // 3: theclaw.registry.v1.GetHomeConfigResponse
+	(*SetHomeConfigRequest)(nil),  // 4: theclaw.registry.v1.SetHomeConfigRequest
+	(*SetHomeConfigResponse)(nil), // 5: theclaw.registry.v1.SetHomeConfigResponse
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_theclaw_registry_v1_home_proto_depIdxs = []int32{
-	4, // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
-	0, // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
-	2, // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
-	1, // 3: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
-	3, // 4: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
-	3, // [3:5] is the sub-list for method output_type
-	1, // [1:3] is the sub-list for method input_type
+	6, // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	2, // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
+	4, // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
+	0, // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
+	3, // 4: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
+	5, // 5: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
+	1, // 6: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
+	4, // [4:7] is the sub-list for method output_type
+	1, // [1:4] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
@@ -330,7 +451,7 @@ func file_theclaw_registry_v1_home_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_home_proto_rawDesc), len(file_theclaw_registry_v1_home_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

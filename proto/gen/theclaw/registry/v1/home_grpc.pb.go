@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	HomeService_GetHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/GetHomeConfig"
 	HomeService_SetHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/SetHomeConfig"
+	HomeService_SetHomeValue_FullMethodName  = "/theclaw.registry.v1.HomeService/SetHomeValue"
 )
 
 // HomeServiceClient is the client API for HomeService service.
@@ -38,6 +39,11 @@ type HomeServiceClient interface {
 	// present one; INVALID_ARGUMENT (CONFIG_INVALID) names line and column, and
 	// nothing is changed. FAILED_PRECONDITION on a single machine: edit the file.
 	SetHomeConfig(ctx context.Context, in *SetHomeConfigRequest, opts ...grpc.CallOption) (*SetHomeConfigResponse, error)
+	// SetHomeValue sets or removes one key of the settings, on a single machine in
+	// theclaw.yaml, of which every other line stays as it is. INVALID_ARGUMENT
+	// (CONFIG_INVALID) names line and column, and nothing is changed;
+	// FAILED_PRECONDITION where the settings are a theclaw.json5: edit the file.
+	SetHomeValue(ctx context.Context, in *SetHomeValueRequest, opts ...grpc.CallOption) (*SetHomeValueResponse, error)
 }
 
 type homeServiceClient struct {
@@ -68,6 +74,16 @@ func (c *homeServiceClient) SetHomeConfig(ctx context.Context, in *SetHomeConfig
 	return out, nil
 }
 
+func (c *homeServiceClient) SetHomeValue(ctx context.Context, in *SetHomeValueRequest, opts ...grpc.CallOption) (*SetHomeValueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetHomeValueResponse)
+	err := c.cc.Invoke(ctx, HomeService_SetHomeValue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HomeServiceServer is the server API for HomeService service.
 // All implementations must embed UnimplementedHomeServiceServer
 // for forward compatibility.
@@ -83,6 +99,11 @@ type HomeServiceServer interface {
 	// present one; INVALID_ARGUMENT (CONFIG_INVALID) names line and column, and
 	// nothing is changed. FAILED_PRECONDITION on a single machine: edit the file.
 	SetHomeConfig(context.Context, *SetHomeConfigRequest) (*SetHomeConfigResponse, error)
+	// SetHomeValue sets or removes one key of the settings, on a single machine in
+	// theclaw.yaml, of which every other line stays as it is. INVALID_ARGUMENT
+	// (CONFIG_INVALID) names line and column, and nothing is changed;
+	// FAILED_PRECONDITION where the settings are a theclaw.json5: edit the file.
+	SetHomeValue(context.Context, *SetHomeValueRequest) (*SetHomeValueResponse, error)
 	mustEmbedUnimplementedHomeServiceServer()
 }
 
@@ -98,6 +119,9 @@ func (UnimplementedHomeServiceServer) GetHomeConfig(context.Context, *GetHomeCon
 }
 func (UnimplementedHomeServiceServer) SetHomeConfig(context.Context, *SetHomeConfigRequest) (*SetHomeConfigResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetHomeConfig not implemented")
+}
+func (UnimplementedHomeServiceServer) SetHomeValue(context.Context, *SetHomeValueRequest) (*SetHomeValueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetHomeValue not implemented")
 }
 func (UnimplementedHomeServiceServer) mustEmbedUnimplementedHomeServiceServer() {}
 func (UnimplementedHomeServiceServer) testEmbeddedByValue()                     {}
@@ -156,6 +180,24 @@ func _HomeService_SetHomeConfig_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HomeService_SetHomeValue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetHomeValueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HomeServiceServer).SetHomeValue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HomeService_SetHomeValue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HomeServiceServer).SetHomeValue(ctx, req.(*SetHomeValueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // HomeService_ServiceDesc is the grpc.ServiceDesc for HomeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -170,6 +212,10 @@ var HomeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetHomeConfig",
 			Handler:    _HomeService_SetHomeConfig_Handler,
+		},
+		{
+			MethodName: "SetHomeValue",
+			Handler:    _HomeService_SetHomeValue_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

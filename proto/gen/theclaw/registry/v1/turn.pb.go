@@ -1808,7 +1808,9 @@ type TurnConfig struct {
 	// where sandbox_network is not set.
 	NetworkHosts []string `protobuf:"bytes,32,rep,name=network_hosts,json=networkHosts,proto3" json:"network_hosts,omitempty"`
 	// tool_limits bound the calls of all tools; absent: the defaults of the runner.
-	ToolLimits    *ToolLimits `protobuf:"bytes,31,opt,name=tool_limits,json=toolLimits,proto3" json:"tool_limits,omitempty"`
+	ToolLimits *ToolLimits `protobuf:"bytes,31,opt,name=tool_limits,json=toolLimits,proto3" json:"tool_limits,omitempty"`
+	// mcp are the MCP servers of the home, by name.
+	Mcp           []*McpServer `protobuf:"bytes,35,rep,name=mcp,proto3" json:"mcp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2074,6 +2076,189 @@ func (x *TurnConfig) GetToolLimits() *ToolLimits {
 	return nil
 }
 
+func (x *TurnConfig) GetMcp() []*McpServer {
+	if x != nil {
+		return x.Mcp
+	}
+	return nil
+}
+
+// McpServer is a server of tools that the settings name.
+type McpServer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the server.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// command starts it, on the machine of the runner; empty: it is at url.
+	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	// url of a server of the streamable HTTP transport.
+	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
+	// env of the command: each value is a text, env:NAME or file:PATH.
+	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// headers of each request to url: each value is env:NAME, file:PATH, or a text with
+	// {{secret:NAME}} in it.
+	Headers map[string]string `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// in_workdir starts the command in the working directory of the agent, else in a
+	// directory of its own.
+	InWorkdir bool `protobuf:"varint,6,opt,name=in_workdir,json=inWorkdir,proto3" json:"in_workdir,omitempty"`
+	// paths are files and directories of the machine that the command may read.
+	Paths []string `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
+	// unconfined starts the command without a sandbox.
+	Unconfined bool `protobuf:"varint,8,opt,name=unconfined,proto3" json:"unconfined,omitempty"`
+	// network of the host is open to the command.
+	Network bool `protobuf:"varint,9,opt,name=network,proto3" json:"network,omitempty"`
+	// network_hosts are the hosts that the command reaches by HTTP and HTTPS.
+	NetworkHosts []string `protobuf:"bytes,10,rep,name=network_hosts,json=networkHosts,proto3" json:"network_hosts,omitempty"`
+	// allow and deny are patterns of tools by their names at the server: those that are
+	// denied, or that are not allowed where allow is not empty, are left out.
+	Allow []string `protobuf:"bytes,11,rep,name=allow,proto3" json:"allow,omitempty"`
+	// deny is the other list.
+	Deny []string `protobuf:"bytes,12,rep,name=deny,proto3" json:"deny,omitempty"`
+	// classes of tools by their names at the server: read, idempotent or effect.
+	Classes map[string]string `protobuf:"bytes,13,rep,name=classes,proto3" json:"classes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// timeout of a call without progress.
+	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// pins names the approved tools of the server; another value means that they have
+	// changed. Empty: none is approved.
+	Pins          string `protobuf:"bytes,15,opt,name=pins,proto3" json:"pins,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpServer) Reset() {
+	*x = McpServer{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpServer) ProtoMessage() {}
+
+func (x *McpServer) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
+func (*McpServer) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *McpServer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *McpServer) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *McpServer) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *McpServer) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *McpServer) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *McpServer) GetInWorkdir() bool {
+	if x != nil {
+		return x.InWorkdir
+	}
+	return false
+}
+
+func (x *McpServer) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *McpServer) GetUnconfined() bool {
+	if x != nil {
+		return x.Unconfined
+	}
+	return false
+}
+
+func (x *McpServer) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *McpServer) GetNetworkHosts() []string {
+	if x != nil {
+		return x.NetworkHosts
+	}
+	return nil
+}
+
+func (x *McpServer) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *McpServer) GetDeny() []string {
+	if x != nil {
+		return x.Deny
+	}
+	return nil
+}
+
+func (x *McpServer) GetClasses() map[string]string {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *McpServer) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *McpServer) GetPins() string {
+	if x != nil {
+		return x.Pins
+	}
+	return ""
+}
+
 // ProcessLimits bound programs that tools run.
 type ProcessLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2093,7 +2278,7 @@ type ProcessLimits struct {
 
 func (x *ProcessLimits) Reset() {
 	*x = ProcessLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2290,7 @@ func (x *ProcessLimits) String() string {
 func (*ProcessLimits) ProtoMessage() {}
 
 func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2303,7 @@ func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
 func (*ProcessLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessLimits) GetMax() int32 {
@@ -2173,7 +2358,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2370,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2383,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -2244,7 +2429,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2441,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2454,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Secret) GetName() string {
@@ -2316,7 +2501,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2513,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2526,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -2409,7 +2594,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2606,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2619,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -2474,7 +2659,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2671,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2684,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -2548,7 +2733,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2745,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2758,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -2655,7 +2840,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2852,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2865,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -2747,7 +2932,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2944,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2957,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -2809,7 +2994,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3006,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3019,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -2864,7 +3049,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3061,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3074,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ContextFile) GetName() string {
@@ -2953,7 +3138,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3150,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3163,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -3129,7 +3314,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3326,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3339,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -3221,7 +3406,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3418,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3431,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -3324,7 +3509,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3521,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3534,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -3442,7 +3627,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3639,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3652,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -3497,7 +3682,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3694,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3707,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -3573,7 +3758,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3770,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3783,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -3700,7 +3885,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3897,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3910,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -3764,7 +3949,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +3961,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3974,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -3850,7 +4035,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +4047,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +4060,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -4040,7 +4225,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4237,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4250,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -4274,7 +4459,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4471,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4484,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -4341,7 +4526,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4538,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4551,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -4398,7 +4583,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4595,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4608,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -4481,7 +4666,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4678,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4691,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -4536,7 +4721,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4548,7 +4733,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4561,7 +4746,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -4589,7 +4774,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4601,7 +4786,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4614,7 +4799,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -4637,7 +4822,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4834,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4847,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -4688,7 +4873,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4885,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4898,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -4738,7 +4923,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4935,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +4948,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -4829,7 +5014,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5026,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5039,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -4912,7 +5097,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5109,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5122,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -4999,7 +5184,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5196,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5209,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -5159,7 +5344,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5356,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5369,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -5214,7 +5399,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5411,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5424,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -5272,7 +5457,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5284,7 +5469,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5297,7 +5482,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -5340,7 +5525,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +5537,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +5550,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -5412,7 +5597,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5424,7 +5609,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5437,7 +5622,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -5539,7 +5724,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xd0\v\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x82\f\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -5582,7 +5767,37 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\asecrets\x18! \x03(\v2\x1b.theclaw.registry.v1.SecretR\asecrets\x12#\n" +
 	"\rnetwork_hosts\x18  \x03(\tR\fnetworkHosts\x12@\n" +
 	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
-	"toolLimits\"\xd3\x01\n" +
+	"toolLimits\x120\n" +
+	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\"\xcb\x05\n" +
+	"\tMcpServer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acommand\x18\x02 \x03(\tR\acommand\x12\x10\n" +
+	"\x03url\x18\x03 \x01(\tR\x03url\x129\n" +
+	"\x03env\x18\x04 \x03(\v2'.theclaw.registry.v1.McpServer.EnvEntryR\x03env\x12E\n" +
+	"\aheaders\x18\x05 \x03(\v2+.theclaw.registry.v1.McpServer.HeadersEntryR\aheaders\x12\x1d\n" +
+	"\n" +
+	"in_workdir\x18\x06 \x01(\bR\tinWorkdir\x12\x14\n" +
+	"\x05paths\x18\a \x03(\tR\x05paths\x12\x1e\n" +
+	"\n" +
+	"unconfined\x18\b \x01(\bR\n" +
+	"unconfined\x12\x18\n" +
+	"\anetwork\x18\t \x01(\bR\anetwork\x12#\n" +
+	"\rnetwork_hosts\x18\n" +
+	" \x03(\tR\fnetworkHosts\x12\x14\n" +
+	"\x05allow\x18\v \x03(\tR\x05allow\x12\x12\n" +
+	"\x04deny\x18\f \x03(\tR\x04deny\x12E\n" +
+	"\aclasses\x18\r \x03(\v2+.theclaw.registry.v1.McpServer.ClassesEntryR\aclasses\x123\n" +
+	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x12\n" +
+	"\x04pins\x18\x0f \x01(\tR\x04pins\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fClassesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
 	"\rProcessLimits\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x122\n" +
 	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x16\n" +
@@ -5972,7 +6187,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
 	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
@@ -5998,55 +6213,59 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*OpenBatchResponse)(nil),        // 21: theclaw.registry.v1.OpenBatchResponse
 	(*BeginTurnRequest)(nil),         // 22: theclaw.registry.v1.BeginTurnRequest
 	(*TurnConfig)(nil),               // 23: theclaw.registry.v1.TurnConfig
-	(*ProcessLimits)(nil),            // 24: theclaw.registry.v1.ProcessLimits
-	(*WebSearch)(nil),                // 25: theclaw.registry.v1.WebSearch
-	(*Secret)(nil),                   // 26: theclaw.registry.v1.Secret
-	(*ToolLimits)(nil),               // 27: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 28: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 29: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 30: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 31: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 32: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 33: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 34: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 35: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 36: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 37: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 38: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 39: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 40: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 41: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 42: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 43: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 44: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 45: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 46: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 47: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 48: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 49: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 50: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 51: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 52: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 53: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 54: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 55: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 56: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 57: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 58: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 59: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 60: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 61: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 62: theclaw.registry.v1.WithdrawTurnResponse
-	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 64: google.protobuf.Duration
-	(*ExecUse)(nil),                  // 65: theclaw.registry.v1.ExecUse
-	(*Event)(nil),                    // 66: theclaw.registry.v1.Event
-	(*ExecPolicy)(nil),               // 67: theclaw.registry.v1.ExecPolicy
+	(*McpServer)(nil),                // 24: theclaw.registry.v1.McpServer
+	(*ProcessLimits)(nil),            // 25: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 26: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 27: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 28: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 29: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 30: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 31: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 32: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 33: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 34: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 35: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 36: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 37: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 38: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 39: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 40: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 41: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 42: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 43: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 44: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 45: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 46: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 47: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 48: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 49: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 50: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 51: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 52: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 53: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 54: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 55: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 56: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 57: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 58: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 59: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 60: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 61: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 62: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 63: theclaw.registry.v1.WithdrawTurnResponse
+	nil,                              // 64: theclaw.registry.v1.McpServer.EnvEntry
+	nil,                              // 65: theclaw.registry.v1.McpServer.HeadersEntry
+	nil,                              // 66: theclaw.registry.v1.McpServer.ClassesEntry
+	(*timestamppb.Timestamp)(nil),    // 67: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 68: google.protobuf.Duration
+	(*ExecUse)(nil),                  // 69: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 70: theclaw.registry.v1.Event
+	(*ExecPolicy)(nil),               // 71: theclaw.registry.v1.ExecPolicy
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
-	63,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	63,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	67,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	67,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
 	10,  // 3: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
 	10,  // 4: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
 	10,  // 5: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
@@ -6054,126 +6273,131 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	4,   // 7: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	3,   // 8: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	64,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	63,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	65,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	68,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	67,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	69,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
 	17,  // 13: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	64,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	64,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	66,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	68,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	68,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	70,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	19,  // 17: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	5,   // 18: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	17,  // 19: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	20,  // 20: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	36,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	64,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	64,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	30,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	29,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	28,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	28,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	67,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	24,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	64,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
-	25,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	26,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	27,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	64,  // 34: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	64,  // 35: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	64,  // 36: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	64,  // 37: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	64,  // 38: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 39: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 40: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	64,  // 41: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	66,  // 42: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 43: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	66,  // 44: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	34,  // 45: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 46: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	64,  // 47: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	31,  // 48: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	33,  // 49: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	42,  // 50: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	64,  // 51: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	63,  // 52: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	64,  // 53: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 54: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	36,  // 55: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 56: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 57: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	39,  // 58: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	16,  // 59: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 60: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 61: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 62: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	36,  // 63: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 64: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 65: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	63,  // 66: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	63,  // 67: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	63,  // 68: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 69: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 70: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	63,  // 71: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	63,  // 72: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	63,  // 73: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	63,  // 74: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 75: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 76: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	44,  // 77: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	37,  // 78: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	64,  // 79: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	45,  // 80: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 81: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	45,  // 82: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	63,  // 83: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 84: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	55,  // 85: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 86: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 87: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	64,  // 88: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	32,  // 89: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 90: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	31,  // 91: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	32,  // 92: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	31,  // 93: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	32,  // 94: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	33,  // 95: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	17,  // 96: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 97: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 98: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	38,  // 99: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	41,  // 100: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	46,  // 101: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	48,  // 102: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	54,  // 103: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	50,  // 104: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	61,  // 105: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	52,  // 106: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	57,  // 107: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	59,  // 108: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	11,  // 109: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 110: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 111: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	35,  // 112: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	40,  // 113: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	43,  // 114: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	47,  // 115: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	49,  // 116: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	56,  // 117: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	51,  // 118: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	62,  // 119: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	53,  // 120: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	58,  // 121: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	60,  // 122: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	12,  // 123: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 124: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	111, // [111:125] is the sub-list for method output_type
-	97,  // [97:111] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	37,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	68,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	68,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	31,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	30,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	29,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	29,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	71,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	25,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	68,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	26,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	27,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	28,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	24,  // 34: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
+	64,  // 35: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	65,  // 36: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	66,  // 37: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	68,  // 38: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	68,  // 39: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	68,  // 40: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	68,  // 41: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	68,  // 42: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	68,  // 43: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 44: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 45: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	68,  // 46: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	70,  // 47: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 48: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	70,  // 49: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	35,  // 50: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 51: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	68,  // 52: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	32,  // 53: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	34,  // 54: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	43,  // 55: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	68,  // 56: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	67,  // 57: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	68,  // 58: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 59: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	37,  // 60: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 61: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 62: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	40,  // 63: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	16,  // 64: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 65: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 66: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 67: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	37,  // 68: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 69: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 70: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	67,  // 71: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	67,  // 72: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	67,  // 73: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 74: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 75: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	67,  // 76: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	67,  // 77: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	67,  // 78: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	67,  // 79: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 80: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 81: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	45,  // 82: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	38,  // 83: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	68,  // 84: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	46,  // 85: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 86: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	46,  // 87: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	67,  // 88: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 89: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	56,  // 90: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 91: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 92: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	68,  // 93: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	33,  // 94: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 95: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	32,  // 96: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	33,  // 97: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	32,  // 98: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	33,  // 99: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	34,  // 100: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	17,  // 101: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 102: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 103: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	39,  // 104: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	42,  // 105: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	47,  // 106: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	49,  // 107: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	55,  // 108: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	51,  // 109: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	62,  // 110: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	53,  // 111: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	58,  // 112: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	60,  // 113: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	11,  // 114: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 115: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 116: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	36,  // 117: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	41,  // 118: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	44,  // 119: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	48,  // 120: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	50,  // 121: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	57,  // 122: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	52,  // 123: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	63,  // 124: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	54,  // 125: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	59,  // 126: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	61,  // 127: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	12,  // 128: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 129: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	116, // [116:130] is the sub-list for method output_type
+	102, // [102:116] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -6189,7 +6413,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   53,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

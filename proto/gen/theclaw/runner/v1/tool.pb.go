@@ -22,6 +22,379 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ServerState is the state of an MCP server of one agent.
+type ServerState int32
+
+const (
+	// SERVER_STATE_UNSPECIFIED is not used.
+	ServerState_SERVER_STATE_UNSPECIFIED ServerState = 0
+	// SERVER_STATE_STOPPED starts with the next call.
+	ServerState_SERVER_STATE_STOPPED ServerState = 1
+	// SERVER_STATE_STARTING is being started.
+	ServerState_SERVER_STATE_STARTING ServerState = 2
+	// SERVER_STATE_UP answers calls.
+	ServerState_SERVER_STATE_UP ServerState = 3
+	// SERVER_STATE_RETRYING has ended and is started again.
+	ServerState_SERVER_STATE_RETRYING ServerState = 4
+	// SERVER_STATE_DOWN has failed 3 times in a minute: its tools are not offered until
+	// it is up.
+	ServerState_SERVER_STATE_DOWN ServerState = 5
+	// SERVER_STATE_AUTH has refused its credentials: it is not started until they are
+	// changed, or by StartServer.
+	ServerState_SERVER_STATE_AUTH ServerState = 6
+)
+
+// Enum value maps for ServerState.
+var (
+	ServerState_name = map[int32]string{
+		0: "SERVER_STATE_UNSPECIFIED",
+		1: "SERVER_STATE_STOPPED",
+		2: "SERVER_STATE_STARTING",
+		3: "SERVER_STATE_UP",
+		4: "SERVER_STATE_RETRYING",
+		5: "SERVER_STATE_DOWN",
+		6: "SERVER_STATE_AUTH",
+	}
+	ServerState_value = map[string]int32{
+		"SERVER_STATE_UNSPECIFIED": 0,
+		"SERVER_STATE_STOPPED":     1,
+		"SERVER_STATE_STARTING":    2,
+		"SERVER_STATE_UP":          3,
+		"SERVER_STATE_RETRYING":    4,
+		"SERVER_STATE_DOWN":        5,
+		"SERVER_STATE_AUTH":        6,
+	}
+)
+
+func (x ServerState) Enum() *ServerState {
+	p := new(ServerState)
+	*p = x
+	return p
+}
+
+func (x ServerState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ServerState) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_runner_v1_tool_proto_enumTypes[0].Descriptor()
+}
+
+func (ServerState) Type() protoreflect.EnumType {
+	return &file_theclaw_runner_v1_tool_proto_enumTypes[0]
+}
+
+func (x ServerState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ServerState.Descriptor instead.
+func (ServerState) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{0}
+}
+
+// Server is an MCP server of one agent.
+type Server struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name in the settings.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// state of it on this runner.
+	State ServerState `protobuf:"varint,2,opt,name=state,proto3,enum=theclaw.runner.v1.ServerState" json:"state,omitempty"`
+	// protocol version that was agreed on; empty: it was not started here.
+	Protocol string `protobuf:"bytes,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// tools it offers now, approved or not.
+	Tools int32 `protobuf:"varint,4,opt,name=tools,proto3" json:"tools,omitempty"`
+	// calls that were made since the runner has started.
+	Calls int64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
+	// restarts since the runner has started.
+	Restarts int64 `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// what is wrong with it, with its last lines on stderr; empty: nothing.
+	What          string `protobuf:"bytes,7,opt,name=what,proto3" json:"what,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Server) Reset() {
+	*x = Server{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Server) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Server) ProtoMessage() {}
+
+func (x *Server) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Server.ProtoReflect.Descriptor instead.
+func (*Server) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Server) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Server) GetState() ServerState {
+	if x != nil {
+		return x.State
+	}
+	return ServerState_SERVER_STATE_UNSPECIFIED
+}
+
+func (x *Server) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *Server) GetTools() int32 {
+	if x != nil {
+		return x.Tools
+	}
+	return 0
+}
+
+func (x *Server) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *Server) GetRestarts() int64 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Server) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+// ListServersRequest names an agent.
+type ListServersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListServersRequest) Reset() {
+	*x = ListServersRequest{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListServersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListServersRequest) ProtoMessage() {}
+
+func (x *ListServersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListServersRequest.ProtoReflect.Descriptor instead.
+func (*ListServersRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListServersRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+// ListServersResponse lists servers.
+type ListServersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// servers by name.
+	Servers       []*Server `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListServersResponse) Reset() {
+	*x = ListServersResponse{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListServersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListServersResponse) ProtoMessage() {}
+
+func (x *ListServersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListServersResponse.ProtoReflect.Descriptor instead.
+func (*ListServersResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListServersResponse) GetServers() []*Server {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+// StartServerRequest names a server.
+type StartServerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// server by its name.
+	Server string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	// restart ends a process that runs, and starts another one.
+	Restart       bool `protobuf:"varint,3,opt,name=restart,proto3" json:"restart,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartServerRequest) Reset() {
+	*x = StartServerRequest{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartServerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartServerRequest) ProtoMessage() {}
+
+func (x *StartServerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartServerRequest.ProtoReflect.Descriptor instead.
+func (*StartServerRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StartServerRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *StartServerRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *StartServerRequest) GetRestart() bool {
+	if x != nil {
+		return x.Restart
+	}
+	return false
+}
+
+// StartServerResponse is the state after it.
+type StartServerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// server after the start.
+	Server        *Server `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartServerResponse) Reset() {
+	*x = StartServerResponse{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartServerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartServerResponse) ProtoMessage() {}
+
+func (x *StartServerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartServerResponse.ProtoReflect.Descriptor instead.
+func (*StartServerResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *StartServerResponse) GetServer() *Server {
+	if x != nil {
+		return x.Server
+	}
+	return nil
+}
+
 // GetChangesRequest names calls.
 type GetChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -35,7 +408,7 @@ type GetChangesRequest struct {
 
 func (x *GetChangesRequest) Reset() {
 	*x = GetChangesRequest{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +420,7 @@ func (x *GetChangesRequest) String() string {
 func (*GetChangesRequest) ProtoMessage() {}
 
 func (x *GetChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[0]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +433,7 @@ func (x *GetChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetChangesRequest.ProtoReflect.Descriptor instead.
 func (*GetChangesRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetChangesRequest) GetAgentId() string {
@@ -90,7 +463,7 @@ type GetChangesResponse struct {
 
 func (x *GetChangesResponse) Reset() {
 	*x = GetChangesResponse{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -102,7 +475,7 @@ func (x *GetChangesResponse) String() string {
 func (*GetChangesResponse) ProtoMessage() {}
 
 func (x *GetChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[1]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -115,7 +488,7 @@ func (x *GetChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetChangesResponse.ProtoReflect.Descriptor instead.
 func (*GetChangesResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetChangesResponse) GetChanges() []*FileChange {
@@ -147,7 +520,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -159,7 +532,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[2]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -172,7 +545,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FileChange) GetCallKey() string {
@@ -207,7 +580,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[3]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +592,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[3]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +605,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListToolsRequest) GetAgentId() string {
@@ -256,7 +629,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[4]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -268,7 +641,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[4]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -281,7 +654,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListToolsResponse) GetTools() []*Tool {
@@ -315,14 +688,16 @@ type Tool struct {
 	// denied says which layer denies it, and by which rule; empty: it is offered.
 	Denied string `protobuf:"bytes,6,opt,name=denied,proto3" json:"denied,omitempty"`
 	// schema of the arguments, as JSON.
-	Schema        string `protobuf:"bytes,7,opt,name=schema,proto3" json:"schema,omitempty"`
+	Schema string `protobuf:"bytes,7,opt,name=schema,proto3" json:"schema,omitempty"`
+	// server is the MCP server that offers it; empty: the runner itself.
+	Server        string `protobuf:"bytes,8,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[5]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +709,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[5]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +722,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Tool) GetName() string {
@@ -399,11 +774,36 @@ func (x *Tool) GetSchema() string {
 	return ""
 }
 
+func (x *Tool) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
 var File_theclaw_runner_v1_tool_proto protoreflect.FileDescriptor
 
 const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctheclaw/runner/v1/tool.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\"h\n" +
+	"\x1ctheclaw/runner/v1/tool.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\"\xca\x01\n" +
+	"\x06Server\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1e.theclaw.runner.v1.ServerStateR\x05state\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\x12\x14\n" +
+	"\x05tools\x18\x04 \x01(\x05R\x05tools\x12\x14\n" +
+	"\x05calls\x18\x05 \x01(\x03R\x05calls\x12\x1a\n" +
+	"\brestarts\x18\x06 \x01(\x03R\brestarts\x12\x12\n" +
+	"\x04what\x18\a \x01(\tR\x04what\":\n" +
+	"\x12ListServersRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"J\n" +
+	"\x13ListServersResponse\x123\n" +
+	"\aservers\x18\x01 \x03(\v2\x19.theclaw.runner.v1.ServerR\aservers\"w\n" +
+	"\x12StartServerRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
+	"\x06server\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x14R\x06server\x12\x18\n" +
+	"\arestart\x18\x03 \x01(\bR\arestart\"H\n" +
+	"\x13StartServerResponse\x121\n" +
+	"\x06server\x18\x01 \x01(\v2\x19.theclaw.runner.v1.ServerR\x06server\"h\n" +
 	"\x11GetChangesRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12-\n" +
 	"\tcall_keys\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -420,7 +820,7 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"Z\n" +
 	"\x11ListToolsResponse\x12-\n" +
 	"\x05tools\x18\x01 \x03(\v2\x17.theclaw.runner.v1.ToolR\x05tools\x12\x16\n" +
-	"\x06layers\x18\x02 \x03(\tR\x06layers\"\xb9\x01\n" +
+	"\x06layers\x18\x02 \x03(\tR\x06layers\"\xd1\x01\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpolicy_name\x18\x02 \x01(\tR\n" +
@@ -429,11 +829,22 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\x05class\x18\x04 \x01(\tR\x05class\x12\x14\n" +
 	"\x05sends\x18\x05 \x01(\tR\x05sends\x12\x16\n" +
 	"\x06denied\x18\x06 \x01(\tR\x06denied\x12\x16\n" +
-	"\x06schema\x18\a \x01(\tR\x06schema2\xc0\x01\n" +
+	"\x06schema\x18\a \x01(\tR\x06schema\x12\x16\n" +
+	"\x06server\x18\b \x01(\tR\x06server*\xbe\x01\n" +
+	"\vServerState\x12\x1c\n" +
+	"\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SERVER_STATE_STOPPED\x10\x01\x12\x19\n" +
+	"\x15SERVER_STATE_STARTING\x10\x02\x12\x13\n" +
+	"\x0fSERVER_STATE_UP\x10\x03\x12\x19\n" +
+	"\x15SERVER_STATE_RETRYING\x10\x04\x12\x15\n" +
+	"\x11SERVER_STATE_DOWN\x10\x05\x12\x15\n" +
+	"\x11SERVER_STATE_AUTH\x10\x062\xfc\x02\n" +
 	"\vToolService\x12Y\n" +
 	"\n" +
 	"GetChanges\x12$.theclaw.runner.v1.GetChangesRequest\x1a%.theclaw.runner.v1.GetChangesResponse\x12V\n" +
-	"\tListTools\x12#.theclaw.runner.v1.ListToolsRequest\x1a$.theclaw.runner.v1.ListToolsResponseB\xc8\x01\n" +
+	"\tListTools\x12#.theclaw.runner.v1.ListToolsRequest\x1a$.theclaw.runner.v1.ListToolsResponse\x12\\\n" +
+	"\vListServers\x12%.theclaw.runner.v1.ListServersRequest\x1a&.theclaw.runner.v1.ListServersResponse\x12\\\n" +
+	"\vStartServer\x12%.theclaw.runner.v1.StartServerRequest\x1a&.theclaw.runner.v1.StartServerResponseB\xc8\x01\n" +
 	"\x15com.theclaw.runner.v1B\tToolProtoP\x01Z>github.com/theclaw/agents/proto/gen/theclaw/runner/v1;runnerv1\xa2\x02\x03TRX\xaa\x02\x11Theclaw.Runner.V1\xca\x02\x11Theclaw\\Runner\\V1\xe2\x02\x1dTheclaw\\Runner\\V1\\GPBMetadata\xea\x02\x13Theclaw::Runner::V1b\x06proto3"
 
 var (
@@ -448,27 +859,41 @@ func file_theclaw_runner_v1_tool_proto_rawDescGZIP() []byte {
 	return file_theclaw_runner_v1_tool_proto_rawDescData
 }
 
-var file_theclaw_runner_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_theclaw_runner_v1_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_theclaw_runner_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_theclaw_runner_v1_tool_proto_goTypes = []any{
-	(*GetChangesRequest)(nil),  // 0: theclaw.runner.v1.GetChangesRequest
-	(*GetChangesResponse)(nil), // 1: theclaw.runner.v1.GetChangesResponse
-	(*FileChange)(nil),         // 2: theclaw.runner.v1.FileChange
-	(*ListToolsRequest)(nil),   // 3: theclaw.runner.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),  // 4: theclaw.runner.v1.ListToolsResponse
-	(*Tool)(nil),               // 5: theclaw.runner.v1.Tool
+	(ServerState)(0),            // 0: theclaw.runner.v1.ServerState
+	(*Server)(nil),              // 1: theclaw.runner.v1.Server
+	(*ListServersRequest)(nil),  // 2: theclaw.runner.v1.ListServersRequest
+	(*ListServersResponse)(nil), // 3: theclaw.runner.v1.ListServersResponse
+	(*StartServerRequest)(nil),  // 4: theclaw.runner.v1.StartServerRequest
+	(*StartServerResponse)(nil), // 5: theclaw.runner.v1.StartServerResponse
+	(*GetChangesRequest)(nil),   // 6: theclaw.runner.v1.GetChangesRequest
+	(*GetChangesResponse)(nil),  // 7: theclaw.runner.v1.GetChangesResponse
+	(*FileChange)(nil),          // 8: theclaw.runner.v1.FileChange
+	(*ListToolsRequest)(nil),    // 9: theclaw.runner.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),   // 10: theclaw.runner.v1.ListToolsResponse
+	(*Tool)(nil),                // 11: theclaw.runner.v1.Tool
 }
 var file_theclaw_runner_v1_tool_proto_depIdxs = []int32{
-	2, // 0: theclaw.runner.v1.GetChangesResponse.changes:type_name -> theclaw.runner.v1.FileChange
-	5, // 1: theclaw.runner.v1.ListToolsResponse.tools:type_name -> theclaw.runner.v1.Tool
-	0, // 2: theclaw.runner.v1.ToolService.GetChanges:input_type -> theclaw.runner.v1.GetChangesRequest
-	3, // 3: theclaw.runner.v1.ToolService.ListTools:input_type -> theclaw.runner.v1.ListToolsRequest
-	1, // 4: theclaw.runner.v1.ToolService.GetChanges:output_type -> theclaw.runner.v1.GetChangesResponse
-	4, // 5: theclaw.runner.v1.ToolService.ListTools:output_type -> theclaw.runner.v1.ListToolsResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	0,  // 0: theclaw.runner.v1.Server.state:type_name -> theclaw.runner.v1.ServerState
+	1,  // 1: theclaw.runner.v1.ListServersResponse.servers:type_name -> theclaw.runner.v1.Server
+	1,  // 2: theclaw.runner.v1.StartServerResponse.server:type_name -> theclaw.runner.v1.Server
+	8,  // 3: theclaw.runner.v1.GetChangesResponse.changes:type_name -> theclaw.runner.v1.FileChange
+	11, // 4: theclaw.runner.v1.ListToolsResponse.tools:type_name -> theclaw.runner.v1.Tool
+	6,  // 5: theclaw.runner.v1.ToolService.GetChanges:input_type -> theclaw.runner.v1.GetChangesRequest
+	9,  // 6: theclaw.runner.v1.ToolService.ListTools:input_type -> theclaw.runner.v1.ListToolsRequest
+	2,  // 7: theclaw.runner.v1.ToolService.ListServers:input_type -> theclaw.runner.v1.ListServersRequest
+	4,  // 8: theclaw.runner.v1.ToolService.StartServer:input_type -> theclaw.runner.v1.StartServerRequest
+	7,  // 9: theclaw.runner.v1.ToolService.GetChanges:output_type -> theclaw.runner.v1.GetChangesResponse
+	10, // 10: theclaw.runner.v1.ToolService.ListTools:output_type -> theclaw.runner.v1.ListToolsResponse
+	3,  // 11: theclaw.runner.v1.ToolService.ListServers:output_type -> theclaw.runner.v1.ListServersResponse
+	5,  // 12: theclaw.runner.v1.ToolService.StartServer:output_type -> theclaw.runner.v1.StartServerResponse
+	9,  // [9:13] is the sub-list for method output_type
+	5,  // [5:9] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_tool_proto_init() }
@@ -481,13 +906,14 @@ func file_theclaw_runner_v1_tool_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_tool_proto_rawDesc), len(file_theclaw_runner_v1_tool_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   6,
+			NumEnums:      1,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_theclaw_runner_v1_tool_proto_goTypes,
 		DependencyIndexes: file_theclaw_runner_v1_tool_proto_depIdxs,
+		EnumInfos:         file_theclaw_runner_v1_tool_proto_enumTypes,
 		MessageInfos:      file_theclaw_runner_v1_tool_proto_msgTypes,
 	}.Build()
 	File_theclaw_runner_v1_tool_proto = out.File

@@ -19,8 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ToolService_GetChanges_FullMethodName = "/theclaw.runner.v1.ToolService/GetChanges"
-	ToolService_ListTools_FullMethodName  = "/theclaw.runner.v1.ToolService/ListTools"
+	ToolService_GetChanges_FullMethodName  = "/theclaw.runner.v1.ToolService/GetChanges"
+	ToolService_ListTools_FullMethodName   = "/theclaw.runner.v1.ToolService/ListTools"
+	ToolService_ListServers_FullMethodName = "/theclaw.runner.v1.ToolService/ListServers"
+	ToolService_StartServer_FullMethodName = "/theclaw.runner.v1.ToolService/StartServer"
 )
 
 // ToolServiceClient is the client API for ToolService service.
@@ -38,6 +40,13 @@ type ToolServiceClient interface {
 	// settings of an agent offer to its model; there are never many.
 	// NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
+	// ListServers answers the MCP servers that the settings of an agent offer, by name,
+	// and the state of each on this runner. NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
+	ListServers(ctx context.Context, in *ListServersRequest, opts ...grpc.CallOption) (*ListServersResponse, error)
+	// StartServer starts an MCP server for an agent, reads its tools and reports them to
+	// the registry. It answers a server that cannot be started by its state and what.
+	// NOT_FOUND (AGENT_NOT_FOUND, MCP_SERVER_NOT_FOUND).
+	StartServer(ctx context.Context, in *StartServerRequest, opts ...grpc.CallOption) (*StartServerResponse, error)
 }
 
 type toolServiceClient struct {
@@ -68,6 +77,26 @@ func (c *toolServiceClient) ListTools(ctx context.Context, in *ListToolsRequest,
 	return out, nil
 }
 
+func (c *toolServiceClient) ListServers(ctx context.Context, in *ListServersRequest, opts ...grpc.CallOption) (*ListServersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListServersResponse)
+	err := c.cc.Invoke(ctx, ToolService_ListServers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *toolServiceClient) StartServer(ctx context.Context, in *StartServerRequest, opts ...grpc.CallOption) (*StartServerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartServerResponse)
+	err := c.cc.Invoke(ctx, ToolService_StartServer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ToolServiceServer is the server API for ToolService service.
 // All implementations must embed UnimplementedToolServiceServer
 // for forward compatibility.
@@ -83,6 +112,13 @@ type ToolServiceServer interface {
 	// settings of an agent offer to its model; there are never many.
 	// NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
+	// ListServers answers the MCP servers that the settings of an agent offer, by name,
+	// and the state of each on this runner. NOT_FOUND (AGENT_NOT_FOUND) for an unknown agent.
+	ListServers(context.Context, *ListServersRequest) (*ListServersResponse, error)
+	// StartServer starts an MCP server for an agent, reads its tools and reports them to
+	// the registry. It answers a server that cannot be started by its state and what.
+	// NOT_FOUND (AGENT_NOT_FOUND, MCP_SERVER_NOT_FOUND).
+	StartServer(context.Context, *StartServerRequest) (*StartServerResponse, error)
 	mustEmbedUnimplementedToolServiceServer()
 }
 
@@ -98,6 +134,12 @@ func (UnimplementedToolServiceServer) GetChanges(context.Context, *GetChangesReq
 }
 func (UnimplementedToolServiceServer) ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTools not implemented")
+}
+func (UnimplementedToolServiceServer) ListServers(context.Context, *ListServersRequest) (*ListServersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListServers not implemented")
+}
+func (UnimplementedToolServiceServer) StartServer(context.Context, *StartServerRequest) (*StartServerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartServer not implemented")
 }
 func (UnimplementedToolServiceServer) mustEmbedUnimplementedToolServiceServer() {}
 func (UnimplementedToolServiceServer) testEmbeddedByValue()                     {}
@@ -156,6 +198,42 @@ func _ToolService_ListTools_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ToolService_ListServers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListServersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).ListServers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_ListServers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).ListServers(ctx, req.(*ListServersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ToolService_StartServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartServerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).StartServer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_StartServer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).StartServer(ctx, req.(*StartServerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ToolService_ServiceDesc is the grpc.ServiceDesc for ToolService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -170,6 +248,14 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTools",
 			Handler:    _ToolService_ListTools_Handler,
+		},
+		{
+			MethodName: "ListServers",
+			Handler:    _ToolService_ListServers_Handler,
+		},
+		{
+			MethodName: "StartServer",
+			Handler:    _ToolService_StartServer_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
