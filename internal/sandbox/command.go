@@ -94,8 +94,10 @@ type Command struct {
 	// serve it from the host. It ends when the program has ended and the listener is closed; Run waits
 	// for that. It needs a network of the program's own: SANDBOX_UNAVAILABLE at level reduced, and with Network or
 	// the mode off it is not called. Nil: there is no listener.
-	Serve   func(net.Listener)
-	Timeout time.Duration // default DefaultTimeout, at most MaxAge
+	Serve func(net.Listener)
+	// ReadOnly are more files and directories of the host to show read-only.
+	ReadOnly []string
+	Timeout  time.Duration // default DefaultTimeout, at most MaxAge
 	// OutputCap is the most bytes of stdout and stderr together that Result holds.
 	// Default DefaultOutputCap.
 	OutputCap int
@@ -163,7 +165,25 @@ func (s *Sandbox) check(c Command) (Command, error) {
 		c.Workdir = dir
 		return c, nil
 	}
+	for _, p := range c.ReadOnly {
+		if err := s.checkShown("path", p); err != nil {
+			return c, err
+		}
+	}
 	return c, s.checkWorkdir(c.Workdir)
+}
+
+// Through lets a program use a proxy: serve is [Command.Serve] for it, and the variables that programs read
+// name it.
+func (c *Command) Through(serve func(net.Listener)) {
+	c.Serve = serve
+	if c.Env == nil {
+		c.Env = map[string]string{}
+	}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		c.Env[name] = "http://" + ProxyAddress
+	}
+	c.Env["NO_PROXY"] = "localhost,127.0.0.1"
 }
 
 // ours are the directories the private root has itself; a workdir there would
@@ -187,12 +207,21 @@ func (s *Sandbox) checkWorkdir(dir string) error {
 			return invalid(fmt.Sprintf("workdir %q is a system directory", dir), "use a directory of its own")
 		}
 	}
+	return s.checkShown("workdir", dir)
+}
+
+// checkShown refuses a path that would show programs our own sockets or secrets; what says what it is.
+func (s *Sandbox) checkShown(what, path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || !filepath.IsAbs(path) {
+		return invalid(fmt.Sprintf("%s %q is not there, or not absolute", what, path), "give the full path of a file or directory")
+	}
 	for _, f := range s.opts.Forbidden {
 		if r, err := filepath.EvalSymlinks(f); err == nil {
 			f = r
 		}
 		if within(f, real) || within(real, f) {
-			return invalid(fmt.Sprintf("workdir %q would show programs our own sockets or secrets", dir), "use a directory that does not contain them")
+			return invalid(fmt.Sprintf("%s %q would show programs our own sockets or secrets", what, path), "use a directory that does not contain them")
 		}
 	}
 	return nil

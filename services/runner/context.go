@@ -98,7 +98,11 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		})
 	}
 	memory.LimitToEpoch(claim)
-	scope := window.Scope(claim, m, s.driver.Tools.Set(claim.GetConfig()).Offered())
+	tools, err := s.driver.Tools.For(ctx, req.GetAgentId(), claim.GetConfig())
+	if err != nil {
+		return prompt.Scope{}, err
+	}
+	scope := window.Scope(claim, m, tools.Offered())
 	if req.GetAtEvent() > 0 {
 		scope.Digested = digested
 	}

@@ -18,12 +18,15 @@ func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest)
 		return nil, err
 	}
 	config := turnConfig(value)
-	set := s.driver.Tools.Set(config)
+	set, err := s.driver.Tools.For(ctx, req.GetAgentId(), config)
+	if err != nil {
+		return nil, err
+	}
 	out := &runnerpb.ListToolsResponse{Layers: set.Layers()}
 	for _, e := range set.Entries() {
 		out.Tools = append(out.Tools, &runnerpb.Tool{
 			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: classNames[e.Class],
-			Sends: sends(e.Spec.Needs, config.GetSandboxNetwork() || len(config.GetNetworkHosts()) > 0 || config.GetSandboxMode() == "off"), Denied: e.Denied, Schema: string(e.Spec.Schema),
+			Sends: sends(e.Spec.Needs, config.GetSandboxNetwork() || len(config.GetNetworkHosts()) > 0 || config.GetSandboxMode() == "off"), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server,
 		})
 	}
 	return out, nil

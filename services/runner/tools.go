@@ -2,6 +2,7 @@ package runner
 
 import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/ask"
 	"github.com/theclaw/agents/services/runner/internal/toolset/file"
@@ -25,7 +26,7 @@ func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string) (*
 		ask.Tool{Questions: registrypb.NewQuestionServiceClient(d.Registry)},
 	}
 	tools = append(tools, file.New(workdirs)...)
-	secrets := web.Secrets{Getenv: d.Getenv}
+	secrets := secret.Source{Getenv: d.Getenv}
 	if d.Redactor != nil {
 		secrets.Read = d.Redactor.Add
 	}

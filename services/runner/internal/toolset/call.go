@@ -303,6 +303,10 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	}
 	done := proto.CloneOf(u.row)
 	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(u.call), u.made.Note)
+	if result.InDoubt {
+		done.State = registrypb.StepState_STEP_STATE_IN_DOUBT
+		c.Logf("WARN", "tool: %s (%s) is in doubt: %s", u.made.Name, u.row.GetKey(), result.Text)
+	}
 	done.Duration, done.ExecUse = durationpb.New(time.Since(start)), result.ExecUse
 	u.done = done
 }

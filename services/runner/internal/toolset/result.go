@@ -2,6 +2,8 @@ package toolset
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -49,6 +51,15 @@ func Problem(text string) []byte {
 	return b
 }
 
+// External is the line before and the line after what neither the owner nor this runtime wrote. Both hold a
+// random mark that its author cannot know.
+func External(source string) (begin, end string) {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	random := hex.EncodeToString(b[:])
+	return fmt.Sprintf("[external content from %s %s]", boundary.Name(source), random), fmt.Sprintf("[end of external content %s]", random)
+}
+
 // valid is a result whose texts are valid UTF-8, whatever a tool answers. A byte that is
 // not becomes U+FFFD.
 func (r Result) valid() Result {
@@ -81,7 +92,7 @@ func annotate(result []byte, note string) []byte {
 // encode is the result of a call as it is journaled.
 func (r Result) encode(c Call) []byte {
 	switch {
-	case r.IsError:
+	case r.IsError || r.InDoubt:
 		return Problem(r.Text)
 	case len(r.JSON) > 0 && len(r.JSON) <= MaxResult && json.Valid(r.JSON):
 		return r.JSON

@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +92,18 @@ type Spec struct {
 	// Schema of the arguments, which are a JSON object.
 	Schema json.RawMessage
 	Needs  Needs
+	// Server is the MCP server that offers the tool; empty: the runner itself does.
+	Server string
 }
+
+// less is the order of tools: those of the runner come first, so that a server that comes or goes changes
+// the end of the prompt's list only.
+func (s Spec) less(other Spec) int {
+	return cmp.Or(cmp.Compare(min(len(s.Server), 1), min(len(other.Server), 1)), strings.Compare(s.Name, other.Name))
+}
+
+// maxOffered is the most tools that a model gets. Beyond it those of MCP servers are left out, from the end.
+const maxOffered = 128
 
 // Place is where the calls of one turn are made.
 type Place struct {
@@ -135,6 +147,9 @@ type Result struct {
 	JSON json.RawMessage
 	// IsError: nothing was done.
 	IsError bool
+	// InDoubt: it is not known whether the call had an effect. Text says why, and it must not be repeated
+	// blindly.
+	InDoubt bool
 	// Bounded: the tool has bounded Text itself, and it is not shortened.
 	Bounded bool
 	// Messages are sent to the peer when the result is journaled, and only then.
@@ -153,12 +168,22 @@ func Failed(why string) Result { return Result{Text: why, IsError: true} }
 type Tools struct {
 	tools []Tool
 	specs []Spec
+	// Servers has the tools of MCP servers; nil: there are none.
+	Servers Servers
+}
+
+// Servers are the MCP servers that the settings of agents name.
+type Servers interface {
+	// Tools are those that the owner has approved, of the servers that are not down. No server is
+	// asked: they are the same for the same settings. The error is that of the registry, which keeps
+	// what is approved.
+	Tools(ctx context.Context, agentID string, c *registrypb.TurnConfig) ([]Tool, error)
 }
 
 // New checks the tools.
 func New(tools ...Tool) (*Tools, error) {
 	t := &Tools{tools: slices.Clone(tools)}
-	slices.SortFunc(t.tools, func(a, b Tool) int { return strings.Compare(a.Spec().Name, b.Spec().Name) })
+	slices.SortFunc(t.tools, func(a, b Tool) int { return a.Spec().less(b.Spec()) })
 	for n, tool := range t.tools {
 		s := tool.Spec()
 		switch {
@@ -185,7 +210,7 @@ func (t *Tools) find(name string) (Tool, bool) {
 
 // index is the place of the tool with a name, or with another name of the same tool.
 func (t *Tools) index(name string) (n int, ok bool) {
-	if n, ok = slices.BinarySearchFunc(t.specs, name, func(s Spec, name string) int { return strings.Compare(s.Name, name) }); ok {
+	if n = slices.IndexFunc(t.specs, func(s Spec) bool { return s.Name == name }); n >= 0 {
 		return n, true
 	}
 	name = toolpolicy.Canonical(name)
@@ -219,13 +244,34 @@ type Set struct {
 	offered   []model.Tool
 }
 
+// For returns the tools of a turn with these settings, those of its MCP servers included. The error is that of
+// Servers.
+func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfig) (Set, error) {
+	if t.Servers == nil || len(c.GetMcp()) == 0 {
+		return t.Set(c), nil
+	}
+	more, err := t.Servers.Tools(ctx, agentID, c)
+	if err != nil {
+		return Set{}, err
+	}
+	all, err := New(slices.Concat(t.tools, more)...)
+	if err != nil { // the pins of a registry that checks less
+		return Set{}, err
+	}
+	return all.Set(c), nil
+}
+
 // Set returns the tools of a turn with these settings: those that every layer allows, under
 // the names of the presentation.
 func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 	s := Set{all: t, tools: slices.Clone(t.tools), specs: slices.Clone(t.specs), layers: layers(c)}
 	policy := toolpolicy.New(s.layers)
 	for _, spec := range t.specs {
-		s.decisions = append(s.decisions, policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(spec.Name)}))
+		tool := toolpolicy.Tool{Name: toolpolicy.Canonical(spec.Name)}
+		if spec.Server != "" {
+			tool.Group = toolpolicy.GroupMCP
+		}
+		s.decisions = append(s.decisions, policy.Decide(tool))
 	}
 	for n := range s.specs {
 		if v, ok := s.tools[n].(Varying); ok {
@@ -233,12 +279,28 @@ func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 			s.specs[n] = s.tools[n].Spec()
 		}
 		s.specs[n].Name = toolpolicy.Presented(c.GetPresentation(), s.specs[n].Name)
-		if s.decisions[n].Allowed {
-			s.offered = append(s.offered, model.Tool{Name: s.specs[n].Name, Description: s.specs[n].Description, Schema: s.specs[n].Schema})
+	}
+	s.offer()
+	return s
+}
+
+// offer lists the tools that are allowed.
+func (s *Set) offer() {
+	var allowed []int
+	for n, d := range s.decisions {
+		if d.Allowed {
+			allowed = append(allowed, n)
 		}
 	}
-	slices.SortFunc(s.offered, func(a, b model.Tool) int { return strings.Compare(a.Name, b.Name) })
-	return s
+	slices.SortFunc(allowed, func(a, b int) int { return s.specs[a].less(s.specs[b]) })
+	for i, n := range allowed {
+		spec := s.specs[n]
+		if i >= maxOffered && spec.Server != "" {
+			s.decisions[n] = toolpolicy.Decision{Rule: fmt.Sprintf("a model gets at most %d tools, and there are %d", maxOffered, len(allowed))}
+			continue
+		}
+		s.offered = append(s.offered, model.Tool{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
+	}
 }
 
 // offers reports whether the set has a tool, by any of its names.
@@ -253,7 +315,7 @@ func (s Set) WithoutPerson() Set {
 	s.decisions, s.offered = slices.Clone(s.decisions), slices.Clone(s.offered)
 	for n, spec := range s.all.specs {
 		if spec.Needs&Person != 0 && s.decisions[n].Allowed {
-			s.decisions[n] = toolpolicy.Decision{}
+			s.decisions[n] = toolpolicy.Decision{Rule: "no person is the peer of this conversation"}
 			s.offered = slices.DeleteFunc(s.offered, func(t model.Tool) bool { return t.Name == spec.Name })
 		}
 	}
@@ -289,7 +351,7 @@ func (s Set) Entries() []Entry {
 	for n, spec := range s.specs {
 		out[n] = Entry{Spec: spec, Class: s.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n)}
 	}
-	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
+	slices.SortFunc(out, func(a, b Entry) int { return a.Spec.less(b.Spec) })
 	return out
 }
 
@@ -299,8 +361,8 @@ func (s Set) denied(n int) string {
 	switch {
 	case d.Allowed:
 		return ""
-	case d.Layer == 0: // WithoutPerson
-		return "no person is the peer of this conversation"
+	case d.Layer == 0: // no layer has: WithoutPerson and offer have
+		return d.Rule
 	}
 	return fmt.Sprintf("denied by layer %d, %s: %s", d.Layer, s.layers[d.Layer-1].Name, d.Rule)
 }

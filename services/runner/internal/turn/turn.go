@@ -182,7 +182,9 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		}
 		switch begun.GetOutcome() {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO:
-			t.claim(begun)
+			if err := t.claim(ctx, begun); err != nil {
+				return Result{}, err
+			}
 			defer t.cancelDigest()
 			result, err := t.work(ctx)
 			if err == nil {

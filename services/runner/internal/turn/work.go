@@ -58,14 +58,17 @@ type transcript struct {
 	messages []model.Message
 }
 
-// claim takes over what the journal has.
-func (t *turn) claim(b *registrypb.BeginTurnResponse) {
+// claim takes over what the journal has. The error is that of the registry, which keeps what tools of MCP
+// servers are approved.
+func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err error) {
 	memory.LimitToEpoch(b)
 	t.begun, t.tries, t.started = b, int(b.GetErrorAttempts()), time.Now()
 	if w := b.GetWaited().AsDuration(); w > 0 {
 		t.down = t.started.Add(-w)
 	}
-	t.tools = t.Tools.Set(b.GetConfig())
+	if t.tools, err = t.Tools.For(ctx, t.w.AgentID, b.GetConfig()); err != nil {
+		return err
+	}
 	if !source.IsPerson(t.w.Source) {
 		t.tools = t.tools.WithoutPerson()
 	}
@@ -76,6 +79,7 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 	if n := len(b.GetSteps()); n > 0 {
 		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
 	}
+	return nil
 }
 
 // work makes attempts until the event has its fate.

@@ -33,11 +33,7 @@ func (t *Tool) permit(c toolset.Call, command *sandbox.Command) error {
 	through := proxy.New(hosts, guard, once(func(host string) {
 		t.logger().InfoContext(context.Background(), "a command wanted to reach a host that sandbox.network does not name", "agent_id", c.Place.AgentID, "host", host)
 	}))
-	command.Serve = through.Serve
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-		command.Env[name] = "http://" + sandbox.ProxyAddress
-	}
-	command.Env["NO_PROXY"] = "localhost,127.0.0.1"
+	command.Through(through.Serve)
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (f *fetch) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		return toolset.Failed(err.Error())
 	}
 	title, text := read(res)
-	begin, end := mark(res.url.Host)
+	begin, end := toolset.External(res.url.Host)
 	return toolset.Result{JSON: fit(c, text, begin, end, chars, func(text string) any {
 		return page{a.URL, res.status, res.truncated(), begin, res.url.Redacted(), title, text, end}
 	})}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -32,7 +33,7 @@ var ours = []string{
 type requester struct {
 	client  *client
 	limits  Limits
-	secrets Secrets
+	secrets secret.Source
 }
 
 func newRequester(o Options) *requester {
@@ -118,22 +119,22 @@ func (r *requester) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if methods[a.Method] == toolset.Effect {
 		header.Set("Idempotency-Key", c.Key)
 	}
-	secrets, why := r.secrets.put(u, header, c.Place.Config.GetSecrets())
+	secrets, why := r.secrets.Put(u, header, carried, c.Place.Config.GetSecrets())
 	if why != "" {
 		return toolset.Failed("Nothing was requested: " + why)
 	}
 	limits := r.limits.of(c.Place.Config.GetHttp())
 	res, err := r.client.do(ctx, request{a.Method, u, header, a.Body, limits})
 	if err != nil {
-		return toolset.Failed(secrets.without(err.Error()))
+		return toolset.Failed(secrets.Without(err.Error()))
 	}
 	headers := map[string]string{}
 	for name, values := range res.header {
-		headers[secrets.without(clean(name))] = secrets.without(clean(strings.Join(values, ", ")))
+		headers[secrets.Without(clean(name))] = secrets.Without(clean(strings.Join(values, ", ")))
 	}
-	begin, end := mark(res.url.Host)
-	return toolset.Result{JSON: fit(c, secrets.without(content(res)), begin, end, limits.MaxChars, func(text string) any {
-		return answered{a.URL, res.status, res.truncated(), begin, secrets.without(res.url.Redacted()), headers, text, end}
+	begin, end := toolset.External(res.url.Host)
+	return toolset.Result{JSON: fit(c, secrets.Without(content(res)), begin, end, limits.MaxChars, func(text string) any {
+		return answered{a.URL, res.status, res.truncated(), begin, secrets.Without(res.url.Redacted()), headers, text, end}
 	})}
 }
 

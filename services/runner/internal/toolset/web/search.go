@@ -19,6 +19,7 @@ import (
 
 	"github.com/theclaw/agents/internal/netguard"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -113,7 +114,7 @@ func (s Search) provider(key string) (provider, error) {
 type search struct {
 	client  *client
 	search  Search
-	secrets Secrets
+	secrets secret.Source
 }
 
 // newSearch returns the tool. An address of the provider that the owner sets may be private; the
@@ -172,7 +173,7 @@ func (s *search) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if n < 1 || n > maxResults {
 		return toolset.Failed(fmt.Sprintf("Nothing was searched: max_results is %d. Give a number from 1 to %d, or leave it out.", n, maxResults))
 	}
-	key := s.secrets.read(set.Key)
+	key, _ := s.secrets.Value(set.Key) // without one its provider is not asked
 	p, err := set.provider(key)
 	if err != nil {
 		return toolset.Failed("Nothing was searched: " + err.Error() + ". The owner of the agent corrects that.")
@@ -196,7 +197,7 @@ func (s *search) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if why != "" {
 		return toolset.Failed("Nothing was found: " + p.name + " " + why)
 	}
-	begin, end := mark(u.Host)
+	begin, end := toolset.External(u.Host)
 	return toolset.Result{JSON: encode(hits{a.Query, p.name, begin, results, end})}
 }
 

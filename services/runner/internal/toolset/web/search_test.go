@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -181,7 +182,7 @@ func TestSearchFails(t *testing.T) {
 			fmt.Fprint(w, c.body)
 		})
 		o := options()
-		o.Search, o.Secrets = Search{Provider: c.provider, URL: url, Key: "env:KEY"}, Secrets{Getenv: func(string) string { return key }}
+		o.Search, o.Secrets = Search{Provider: c.provider, URL: url, Key: "env:KEY"}, secret.Source{Getenv: func(string) string { return key }}
 		r := run(t, tool(t, "web_search", o), map[string]string{"query": "x"}, nil)
 		var got struct{ Results json.RawMessage }
 		if c.want == "" {

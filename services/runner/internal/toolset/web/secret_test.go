@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -54,7 +55,7 @@ func TestSecrets(t *testing.T) {
 	}
 	var kept []string
 	o := options()
-	o.Secrets = Secrets{
+	o.Secrets = secret.Source{
 		Getenv: func(name string) string { return map[string]string{"SHOP_TOKEN": value, "LINES": "a\nb"}[name] },
 		Read:   func(v ...string) { kept = append(kept, v...) },
 	}

@@ -23,8 +23,6 @@ package web
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -36,6 +34,7 @@ import (
 
 	"github.com/theclaw/agents/internal/boundary"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -43,7 +42,7 @@ import (
 type Options struct {
 	Fetch, HTTP Limits
 	Search      Search
-	Secrets     Secrets
+	Secrets     secret.Source
 	// Wait waits before a repeated request; nil: [pause.For].
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -93,14 +92,6 @@ func New(o Options) []toolset.Tool {
 	o.Fetch = o.Fetch.withDefaults(10_000, 10*time.Second)
 	o.HTTP = o.HTTP.withDefaults(50_000, 30*time.Second)
 	return []toolset.Tool{newFetch(o), newRequester(o), newSearch(o)}
-}
-
-// mark begins and ends what others wrote.
-func mark(source string) (begin, end string) {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	random := hex.EncodeToString(b[:])
-	return fmt.Sprintf("[external content from %s %s]", boundary.Name(source), random), fmt.Sprintf("[end of external content %s]", random)
 }
 
 // encode is a result without the escapes for HTML, which would make a page hard to read.

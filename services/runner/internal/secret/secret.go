@@ -1,4 +1,12 @@
-package web
+// Package secret puts the values of an agent's secrets into the headers of requests.
+//
+//	Authorization: Bearer {{secret:SHOP}} --> the value, for the hosts of the settings
+//
+// It promises that a value is read where the runner is and only when it is sent; that it goes to the
+// hosts that the settings name, by https, this machine excepted; and that every value is kept out of logs.
+// It makes no request: the caller keeps a redirect from taking the header along, and takes the values
+// out of what comes back ([Sent.Without]).
+package secret
 
 import (
 	"encoding/base64"
@@ -20,8 +28,8 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Secrets reads the values of secrets.
-type Secrets struct {
+// Source reads the values of secrets.
+type Source struct {
 	// Getenv reads the variables of references; nil: there are none.
 	Getenv func(name string) string
 	// Read is called with each value before it is used, so that it is kept out of logs; nil: it is not.
@@ -31,18 +39,22 @@ type Secrets struct {
 // secretMark is how a header names a secret.
 var secretMark = regexp.MustCompile(`\{\{\s*secret:([^{}]*)\}\}`)
 
-// used are the secrets that one request carries, by their values.
-type used map[string]string
+// Sent are the secrets that one request carries, by their values.
+type Sent map[string]string
 
-// put replaces the marks in the headers of a request by the values of its secrets. refusal is why the request is not made,
+// Put replaces the marks in the headers of a request by the values of its secrets. A header of shared
+// goes to every server that redirects lead to, and carries none. refusal is why the request is not made,
 // for the model; empty: it may be.
-func (s Secrets) put(u *url.URL, header http.Header, known []*registrypb.Secret) (sent used, refusal string) {
-	sent = used{}
+func (s Source) Put(u *url.URL, header http.Header, shared []string, known []*registrypb.Secret) (sent Sent, refusal string) {
+	sent = Sent{}
 	for name, values := range header {
 		for i, value := range values {
 			values[i] = secretMark.ReplaceAllStringFunc(value, func(mark string) string {
 				secret := strings.TrimSpace(secretMark.FindStringSubmatch(mark)[1])
-				v, why := s.value(u, name, secret, known)
+				v, why := "", fmt.Sprintf("the header %s goes to every server that redirects lead to, so it cannot carry a secret. Use another header.", name)
+				if !slices.Contains(shared, textproto.CanonicalMIMEHeaderKey(name)) {
+					v, why = s.value(u, secret, known)
+				}
 				if refusal == "" {
 					refusal = why
 				}
@@ -56,8 +68,8 @@ func (s Secrets) put(u *url.URL, header http.Header, known []*registrypb.Secret)
 	return sent, refusal
 }
 
-// value returns the value of a secret, for a header of a request to an address.
-func (s Secrets) value(u *url.URL, header, name string, known []*registrypb.Secret) (value, refusal string) {
+// value returns the value of a secret, for a request to an address.
+func (s Source) value(u *url.URL, name string, known []*registrypb.Secret) (value, refusal string) {
 	i := slices.IndexFunc(known, func(k *registrypb.Secret) bool { return k.GetName() == name })
 	if i < 0 {
 		var names []string
@@ -75,37 +87,33 @@ func (s Secrets) value(u *url.URL, header, name string, known []*registrypb.Secr
 		return "", "the hosts of the secret " + name + " are not understood; its owner corrects them in theclaw.yaml."
 	}
 	switch {
-	case slices.Contains(carried, textproto.CanonicalMIMEHeaderKey(header)):
-		return "", fmt.Sprintf("the header %s goes to every server that redirects lead to, so it cannot carry a secret. Use another header.", header)
 	case u.Scheme != "https" && !isLocal(u.Hostname()):
 		return "", "a secret is sent by https only. Use an https address."
 	case !hosts.Permits(u.Hostname(), portOf(u)):
 		return "", fmt.Sprintf("the secret %s may not be sent to %s. Its hosts are %s.", name, boundary.Name(u.Host), strings.Join(secret.GetHosts(), ", "))
 	}
-	if value = s.read(secret.GetRef()); value == "" {
+	value, err = s.Value(secret.GetRef())
+	if err != nil || value == "" || !httpguts.ValidHeaderFieldValue(value) {
 		return "", fmt.Sprintf("the value of the secret %s cannot be read from %s. The owner of the agent corrects that where the runner is.", name, secret.GetRef())
 	}
 	return value, ""
 }
 
-// read is the value of a reference, kept out of logs; empty where there is none, or it cannot be in a header.
-func (s Secrets) read(ref string) string {
+// Value is what a reference stands for, kept out of logs from now on. The error names the reference and no value.
+func (s Source) Value(ref string) (string, error) {
 	getenv := s.Getenv
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
 	value, err := reference.Read(getenv, ref)
-	if err != nil || !httpguts.ValidHeaderFieldValue(value) {
-		return ""
-	}
-	if s.Read != nil && value != "" {
+	if err == nil && s.Read != nil && value != "" {
 		s.Read(value)
 	}
-	return value
+	return value, err
 }
 
-// without is a text of the response without the values, which a server may have sent back, as they are or encoded.
-func (u used) without(text string) string {
+// Without is a text of the response without the values, which a server may have sent back, as they are or encoded.
+func (u Sent) Without(text string) string {
 	for value, name := range u {
 		for _, form := range []string{value, base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)), url.QueryEscape(value), url.PathEscape(value)} {
 			text = strings.ReplaceAll(text, form, "{{secret:"+name+"}}")
