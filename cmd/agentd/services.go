@@ -137,7 +137,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		root = e.homeDir.AgentsDir() // the registry's paths are those of its machine
 	}
 	s, err := runner.New(runner.Config{
-		Root: root, Agent: shim(e),
+		Root: root, Agent: shim(e), Servers: filepath.Join(e.home, "mcp"),
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
 		Sandbox: sandbox.Options{Program: e.starter(), Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{

@@ -91,6 +91,8 @@ const (
 	VersionConflict = "VERSION_CONFLICT"
 	// QuestionNotFound: there is no question with this id.
 	QuestionNotFound = "QUESTION_NOT_FOUND"
+	// McpServerNotFound: the settings have no MCP server of this name.
+	McpServerNotFound = "MCP_SERVER_NOT_FOUND"
 	// QuestionClosed: the question was answered or canceled, or has expired.
 	QuestionClosed = "QUESTION_CLOSED"
 	// AnswerInvalid: the answer is none of the options, where only those count.

@@ -145,6 +145,8 @@ type RunnerMetrics struct {
 	cost    *prometheus.CounterVec
 	retries *prometheus.CounterVec
 	sandbox *prometheus.GaugeVec
+	mcp     *prometheus.GaugeVec
+	restart *prometheus.CounterVec
 
 	TurnsActive prometheus.Gauge // turns being worked on now
 }
@@ -159,6 +161,8 @@ func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 		cost:        m.counter("cost_total", "What model answers cost by the prices in providers.yaml; answers without a price are left out.", "provider", "model"),
 		retries:     m.counter("model_retries_total", "Repeated model calls by error class.", "class"),
 		sandbox:     m.gauge("sandbox_info", "Always 1; the label names the probed sandbox level.", "level"),
+		mcp:         m.gauge("mcp_state", "MCP servers by state: starting, up, retrying, down, auth.", "server", "state"),
+		restart:     m.counter("mcp_restarts_total", "Starts of MCP servers that had ended.", "server"),
 		TurnsActive: m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),
 	}
 }
@@ -195,6 +199,22 @@ func (m *RunnerMetrics) AddRetry(class string) { m.retries.WithLabelValues(class
 func (m *RunnerMetrics) SetSandboxLevel(level string) {
 	m.sandbox.Reset()
 	m.sandbox.WithLabelValues(level).Set(1)
+}
+
+// ServerState notes that an MCP server of an agent has another state; empty: it does not run.
+func (m *RunnerMetrics) ServerState(server, from, to string) {
+	server = m.names.name(server)
+	if from != "" {
+		m.mcp.WithLabelValues(server, from).Dec()
+	}
+	if to != "" {
+		m.mcp.WithLabelValues(server, to).Inc()
+	}
+}
+
+// AddServerRestart counts one start of an MCP server that had ended.
+func (m *RunnerMetrics) AddServerRestart(server string) {
+	m.restart.WithLabelValues(m.names.name(server)).Inc()
 }
 
 // DelivererMetrics are the deliverer's.

@@ -39,6 +39,8 @@ func touchAll(r prometheus.Registerer) {
 	run.AddCost("offline", "offline", 0.5)
 	run.AddRetry("rate_limit")
 	run.SetSandboxLevel("full")
+	run.ServerState("github", "starting", "up")
+	run.AddServerRestart("github")
 	run.TurnsActive.Set(1)
 	del := obs.NewDelivererMetrics(r)
 	del.ObserveDelivery("xgw", "sent", time.Second)
@@ -56,7 +58,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 20 {
+	if err != nil || len(families) != 22 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {

@@ -5,7 +5,6 @@ import (
 
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset/file"
-	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
 // maxChanges bounds the diffs of one response, in bytes.
@@ -13,15 +12,11 @@ const maxChanges = 2 << 20
 
 // GetChanges returns what calls have changed, from the working directory of this machine.
 func (s *Service) GetChanges(ctx context.Context, req *runnerpb.GetChangesRequest) (*runnerpb.GetChangesResponse, error) {
-	value, err := s.agentSettings(ctx, req.GetAgentId())
+	config, err := s.turnConfig(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	config := turnConfig(value)
-	if config.Workdir, err = s.workdir(ctx, req.GetAgentId(), value); err != nil {
-		return nil, err
-	}
-	workdir := turn.Workdir(req.GetAgentId(), s.cfg.Root, config)
+	workdir := config.GetWorkdir()
 	out, left := &runnerpb.GetChangesResponse{}, maxChanges
 	for _, key := range req.GetCallKeys() {
 		if ctx.Err() != nil {

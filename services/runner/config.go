@@ -51,6 +51,9 @@ type Config struct {
 	// Agent is the program `agent`, with which programs in the sandbox of an agent that
 	// may do so ask for new agents; empty: they find their own, or none.
 	Agent string
+	// Servers is the directory below which MCP servers have their own directories, by agent; empty: those that
+	// need one are not started.
+	Servers string
 	// Sandbox is the template for agents whose sandbox.mode is not that of
 	// Deps.Sandbox.
 	Sandbox sandbox.Options

@@ -46,7 +46,11 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if err != nil {
 		return prompt.Scope{}, err
 	}
-	claim := &registrypb.BeginTurnResponse{Config: turnConfig(value), Memory: mem.GetMemory(), Agents: mem.GetAgents()}
+	turn, err := s.turnConfig(ctx, req.GetAgentId())
+	if err != nil {
+		return prompt.Scope{}, err
+	}
+	claim := &registrypb.BeginTurnResponse{Config: turn, Memory: mem.GetMemory(), Agents: mem.GetAgents()}
 	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
 	if err != nil {
 		m = modelcall.Model{} // its window is not known
@@ -89,9 +93,6 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		return prompt.Scope{}, err
 	}
 	claim.Files = config.AddIdentity(claim.GetFiles(), value["identity.name"], value["identity.theme"], value["identity.emoji"])
-	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId(), value); err != nil {
-		return prompt.Scope{}, err
-	}
 	if !same {
 		claim.Files = slices.DeleteFunc(claim.GetFiles(), func(f *registrypb.ContextFile) bool {
 			return f.GetName() == "memory/"+route.MemoryThreadFile(req.GetThreadId())
@@ -181,19 +182,6 @@ func (s *Service) contextFiles(ctx context.Context, req *runnerpb.BuildContextRe
 		files = append(files, &registrypb.ContextFile{Name: name, Content: string(r.GetContent())})
 	}
 	return files, nil
-}
-
-// workdir is the working directory that the settings of an agent name, or the registry; empty: it is not
-// known.
-func (s *Service) workdir(ctx context.Context, agentID string, value map[string]string) (string, error) {
-	if dir := value["workspace"]; dir != "" {
-		return dir, nil
-	}
-	a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: agentID})
-	if dir := a.GetAgent().GetDir(); dir != "" {
-		return dir + "/workdir", err
-	}
-	return "", err
 }
 
 // turnConfig is the settings as a turn has them; the model is empty where none was chosen.

@@ -13,11 +13,10 @@ var classNames = map[toolset.Class]string{toolset.Read: "read", toolset.Idempote
 // ListTools returns the tools of this runner and what the settings of an agent make of them,
 // by the code that makes the set of a turn.
 func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest) (*runnerpb.ListToolsResponse, error) {
-	value, err := s.agentSettings(ctx, req.GetAgentId())
+	config, err := s.turnConfig(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	config := turnConfig(value)
 	set, err := s.driver.Tools.For(ctx, req.GetAgentId(), config)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,9 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/secret"
 	"github.com/theclaw/agents/services/runner/internal/session"
+	"github.com/theclaw/agents/services/runner/internal/toolset/mcp"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -50,6 +52,7 @@ type Service struct {
 	active    atomic.Int32
 	runs      activeRuns
 	processes *shell.Processes
+	servers   *mcp.Servers
 }
 
 // badProviders is the error for who starts the service: file, line, key and what is wrong.
@@ -82,10 +85,19 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace, c.Probe}
 	s.processes = shell.NewProcesses(s.turns, s.hold, d.Logger)
-	tools, err := newTools(d, s.sandboxes, s.processes, agent)
+	secrets := secret.Source{Getenv: d.Getenv}
+	if d.Redactor != nil {
+		secrets.Read = d.Redactor.Add
+	}
+	tools, err := newTools(d, s.sandboxes, s.processes, agent, secrets)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
+	s.servers = mcp.New(mcp.Options{
+		Sandbox: func(mode string) (mcp.Sandbox, error) { return s.sandboxes.get(mode) },
+		Pins:    registrypb.NewPinServiceClient(d.Registry), Values: secrets, Root: c.Servers, Logger: d.Logger, Meter: d.Metrics,
+	})
+	tools.Servers = s.servers
 	s.driver = &turn.Driver{
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools, Failures: &memory.Failures{}},
@@ -122,6 +134,7 @@ func (s *Service) Run(ctx context.Context) error {
 	err := s.claims.Run(ctx)
 	s.driver.Sessions.Flush()
 	probe.Wait()
+	s.servers.Close()
 	s.models.settings.Close()
 	s.sandboxes.close()
 	return err

@@ -13,7 +13,7 @@ import (
 
 // newTools lists the tools of a runner, one a line. agent is the program `agent` as programs
 // in the sandbox see it.
-func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string) (*toolset.Tools, error) {
+func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string, secrets secret.Source) (*toolset.Tools, error) {
 	workdirs := shell.NewWorkdirSync(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
 	exec := &shell.Tool{
 		Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs, Processes: processes,
@@ -26,9 +26,5 @@ func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string) (*
 		ask.Tool{Questions: registrypb.NewQuestionServiceClient(d.Registry)},
 	}
 	tools = append(tools, file.New(workdirs)...)
-	secrets := secret.Source{Getenv: d.Getenv}
-	if d.Redactor != nil {
-		secrets.Read = d.Redactor.Add
-	}
 	return toolset.New(append(tools, web.New(web.Options{Secrets: secrets})...)...)
 }

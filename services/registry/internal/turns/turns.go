@@ -40,6 +40,26 @@ func (s *Service) turnCall(ctx context.Context, id string) (*state.Agent, store.
 	return a, fence, set, nil
 }
 
+// GetTurnConfig answers what a turn of an agent would get of its settings.
+func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConfigRequest) (*registryv1.GetTurnConfigResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	set, err := s.Agents.Settings(ctx, a)
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	out, err := s.config(ctx, a.ID, set)
+	return &registryv1.GetTurnConfigResponse{Config: out}, err
+}
+
+// config is what a turn gets of the settings of an agent and of what people have decided on commands.
+func (s *Service) config(ctx context.Context, agent string, set *agentdir.Agent) (*registryv1.TurnConfig, error) {
+	out := wire.TurnConfig(set)
+	return out, s.Approvals.Bound(ctx, agent, out)
+}
+
 // BeginTurn claims an event (T1) and records it (T2).
 func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnRequest) (*registryv1.BeginTurnResponse, error) {
 	a, fence, set, err := s.turnCall(ctx, req.GetAgentId())
@@ -129,7 +149,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			}
 			b.Files = nil // they may be others now
 		}
-		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
+		if out.Config, err = s.config(ctx, a.ID, set); err != nil {
+			return nil, err
+		}
+		out.Files = s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
 		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.GetFiles()); err != nil {
 			return nil, err
 		}
@@ -138,9 +161,6 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if se := b.Session; se != nil {
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
-		}
-		if err := s.Approvals.Bound(ctx, a.ID, out.GetConfig()); err != nil {
-			return nil, err
 		}
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
 			return nil, err

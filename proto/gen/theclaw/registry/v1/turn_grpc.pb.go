@@ -33,6 +33,7 @@ const (
 	TurnService_GetMemory_FullMethodName        = "/theclaw.registry.v1.TurnService/GetMemory"
 	TurnService_RecordProcess_FullMethodName    = "/theclaw.registry.v1.TurnService/RecordProcess"
 	TurnService_ListProcesses_FullMethodName    = "/theclaw.registry.v1.TurnService/ListProcesses"
+	TurnService_GetTurnConfig_FullMethodName    = "/theclaw.registry.v1.TurnService/GetTurnConfig"
 )
 
 // TurnServiceClient is the client API for TurnService service.
@@ -90,6 +91,8 @@ type TurnServiceClient interface {
 	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
 	// have.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
+	// GetTurnConfig answers what a turn of an agent would get of its settings now.
+	GetTurnConfig(ctx context.Context, in *GetTurnConfigRequest, opts ...grpc.CallOption) (*GetTurnConfigResponse, error)
 }
 
 type turnServiceClient struct {
@@ -240,6 +243,16 @@ func (c *turnServiceClient) ListProcesses(ctx context.Context, in *ListProcesses
 	return out, nil
 }
 
+func (c *turnServiceClient) GetTurnConfig(ctx context.Context, in *GetTurnConfigRequest, opts ...grpc.CallOption) (*GetTurnConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTurnConfigResponse)
+	err := c.cc.Invoke(ctx, TurnService_GetTurnConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TurnServiceServer is the server API for TurnService service.
 // All implementations must embed UnimplementedTurnServiceServer
 // for forward compatibility.
@@ -295,6 +308,8 @@ type TurnServiceServer interface {
 	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
 	// have.
 	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
+	// GetTurnConfig answers what a turn of an agent would get of its settings now.
+	GetTurnConfig(context.Context, *GetTurnConfigRequest) (*GetTurnConfigResponse, error)
 	mustEmbedUnimplementedTurnServiceServer()
 }
 
@@ -346,6 +361,9 @@ func (UnimplementedTurnServiceServer) RecordProcess(context.Context, *RecordProc
 }
 func (UnimplementedTurnServiceServer) ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProcesses not implemented")
+}
+func (UnimplementedTurnServiceServer) GetTurnConfig(context.Context, *GetTurnConfigRequest) (*GetTurnConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTurnConfig not implemented")
 }
 func (UnimplementedTurnServiceServer) mustEmbedUnimplementedTurnServiceServer() {}
 func (UnimplementedTurnServiceServer) testEmbeddedByValue()                     {}
@@ -620,6 +638,24 @@ func _TurnService_ListProcesses_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TurnService_GetTurnConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTurnConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).GetTurnConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_GetTurnConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).GetTurnConfig(ctx, req.(*GetTurnConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TurnService_ServiceDesc is the grpc.ServiceDesc for TurnService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -682,6 +718,10 @@ var TurnService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListProcesses",
 			Handler:    _TurnService_ListProcesses_Handler,
+		},
+		{
+			MethodName: "GetTurnConfig",
+			Handler:    _TurnService_GetTurnConfig_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

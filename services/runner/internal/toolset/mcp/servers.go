@@ -1,0 +1,219 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/toolpolicy"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// Sandbox runs the process of a server; [sandbox.Sandbox] does.
+type Sandbox interface {
+	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
+}
+
+// Pins is the part of the registry's PinService that a runner needs.
+type Pins interface {
+	ReportTools(ctx context.Context, in *registrypb.ReportToolsRequest, opts ...grpc.CallOption) (*registrypb.ReportToolsResponse, error)
+	ListPins(ctx context.Context, in *registrypb.ListPinsRequest, opts ...grpc.CallOption) (*registrypb.ListPinsResponse, error)
+}
+
+// Meter counts.
+type Meter interface {
+	// ServerState notes that a server of an agent has another state; empty: it does not run.
+	ServerState(server, from, to string)
+	// AddServerRestart counts a restart.
+	AddServerRestart(server string)
+}
+
+// stateNames are the states of a server that runs, or is to run, for metrics.
+var stateNames = map[runnerpb.ServerState]string{
+	runnerpb.ServerState_SERVER_STATE_STARTING: "starting", runnerpb.ServerState_SERVER_STATE_UP: "up",
+	runnerpb.ServerState_SERVER_STATE_RETRYING: "retrying", runnerpb.ServerState_SERVER_STATE_DOWN: "down", runnerpb.ServerState_SERVER_STATE_AUTH: "auth",
+}
+
+// Options of [Servers]. Sandbox, Pins, Root, Logger and Meter are required.
+type Options struct {
+	// Sandbox returns the sandbox of a mode.
+	Sandbox func(mode string) (Sandbox, error)
+	Pins    Pins
+	// Values reads what the settings refer to.
+	Values secret.Source
+	// Root is the directory below which servers have theirs, by agent and name.
+	Root   string
+	Logger *slog.Logger
+	Meter  Meter
+	// Backoff is how long to wait before a start after the first two; the zero value takes 1 s, doubled up to 60 s.
+	Backoff pause.Backoff
+	// Wait waits; nil: [pause.For].
+	Wait func(context.Context, time.Duration) error
+}
+
+// Servers are the MCP servers of a runner. It implements [toolset.Servers].
+type Servers struct {
+	o Options
+
+	mu      sync.Mutex
+	servers map[[2]string]*server // by agent and name
+	pinned  map[string]pins       // by server
+}
+
+// pins are the approved tools of a server.
+type pins struct {
+	digest string // by which the registry names them
+	tools  []pin
+}
+
+// pin is an approved tool.
+type pin struct {
+	description
+	sha     string // of the description
+	offered string // name under which it is offered
+}
+
+// New makes none.
+func New(o Options) *Servers {
+	if o.Backoff == (pause.Backoff{}) {
+		o.Backoff = pause.Backoff{First: time.Second, Last: time.Minute}
+	}
+	if o.Wait == nil {
+		o.Wait = pause.For
+	}
+	return &Servers{o: o, servers: map[[2]string]*server{}, pinned: map[string]pins{}}
+}
+
+// Close ends all servers and waits for them.
+func (s *Servers) Close() {
+	s.mu.Lock()
+	all := make([]*server, 0, len(s.servers))
+	for _, one := range s.servers {
+		all = append(all, one)
+	}
+	s.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, one := range all {
+		ending.Go(one.stop)
+	}
+	ending.Wait()
+}
+
+// server returns the server of an agent.
+func (s *Servers) server(agent, name string) *server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := [2]string{agent, name}
+	if s.servers[key] == nil {
+		s.servers[key] = newServer(&s.o, agent, name)
+	}
+	return s.servers[key]
+}
+
+func launchOf(c *registrypb.TurnConfig, m *registrypb.McpServer) launch {
+	return launch{server: m, secrets: c.GetSecrets(), workdir: c.GetWorkdir(), sandboxMode: c.GetSandboxMode()}
+}
+
+// Tools implements [toolset.Servers].
+func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnConfig) (out []toolset.Tool, err error) {
+	for _, m := range c.GetMcp() {
+		if m.GetPins() == "" {
+			continue
+		}
+		server := s.server(agentID, m.GetName())
+		if !server.offered() {
+			continue
+		}
+		pinned, err := s.pins(ctx, m.GetName(), m.GetPins())
+		if err != nil {
+			return nil, err
+		}
+		policy := toolpolicy.New([]toolpolicy.Layer{{Allow: m.GetAllow(), Deny: m.GetDeny()}})
+		for _, p := range pinned {
+			if policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(p.Name)}).Allowed {
+				out = append(out, &tool{server: server, launch: launchOf(c, m), pin: p})
+			}
+		}
+	}
+	return out, nil
+}
+
+// pins returns the approved tools of a server. They are read when the settings name others than those that are
+// held.
+func (s *Servers) pins(ctx context.Context, server, digest string) ([]pin, error) {
+	s.mu.Lock()
+	held, ok := s.pinned[server]
+	s.mu.Unlock()
+	if ok && held.digest == digest {
+		return held.tools, nil
+	}
+	r, err := s.o.Pins.ListPins(ctx, &registrypb.ListPinsRequest{Server: server})
+	if err != nil {
+		return nil, err
+	}
+	held = pins{digest: digest}
+	var names []string
+	for _, p := range r.GetPins() {
+		var d description
+		if p.GetState() == registrypb.PinState_PIN_STATE_APPROVED && json.Unmarshal([]byte(p.GetApproved()), &d) == nil && d.Name == p.GetTool() {
+			names = append(names, d.Name)
+			held.tools = append(held.tools, pin{description: d, sha: sum([]byte(p.GetApproved()))})
+		}
+	}
+	offered := offeredNames(server, names)
+	for n := range held.tools {
+		held.tools[n].offered = offered[held.tools[n].Name]
+	}
+	slices.SortFunc(held.tools, func(a, b pin) int { return strings.Compare(a.offered, b.offered) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinned[server] = held
+	return held.tools, nil
+}
+
+// List returns the servers of an agent, by name.
+func (s *Servers) List(agentID string, c *registrypb.TurnConfig) []*runnerpb.Server {
+	out := make([]*runnerpb.Server, 0, len(c.GetMcp()))
+	for _, m := range c.GetMcp() {
+		out = append(out, s.server(agentID, m.GetName()).show())
+	}
+	return out
+}
+
+// Start starts a server of an agent, if it does not run or restart is set, and returns its state when its tools
+// were read and reported. The error is that the settings have no such server.
+func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnConfig, name string, restart bool) (*runnerpb.Server, error) {
+	n := slices.IndexFunc(c.GetMcp(), func(m *registrypb.McpServer) bool { return m.GetName() == name })
+	if n < 0 {
+		return nil, fault.New(codes.NotFound, fault.McpServerNotFound, fmt.Sprintf("there is no MCP server %q", name), "see 'agentctl mcp list'")
+	}
+	one := s.server(agentID, name)
+	if restart || !one.offered() {
+		one.stop()
+		one.mu.Lock()
+		if one.running == nil { // down or auth
+			one.set(runnerpb.ServerState_SERVER_STATE_STOPPED, "")
+		}
+		one.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if _, err := one.acquire(ctx, launchOf(c, c.GetMcp()[n])); err == nil {
+		one.release()
+	}
+	return one.show(), nil
+}

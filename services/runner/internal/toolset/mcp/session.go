@@ -1,0 +1,235 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/theclaw/agents/internal/boundary"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/secret"
+)
+
+const (
+	// startLimit bounds a start with the list of tools: programs that fetch themselves take long.
+	startLimit = time.Minute
+	// pingEvery is the time between two pings; a server that misses two has ended.
+	pingEvery = 15 * time.Second
+	// maxCall bounds a call that reports progress.
+	maxCall = 10 * time.Minute
+	// answerWait is how long the end of a connection may take to be seen after a call has failed.
+	answerWait = 500 * time.Millisecond
+	// maxProgress bounds what is shown of one report of progress, in bytes.
+	maxProgress = 4 << 10
+)
+
+var (
+	errAuth    = errors.New("it refuses its credentials")
+	errStopped = errors.New("it was stopped")
+	errTimeout = errors.New("it took too long")
+)
+
+// endedError is the error of a call whose server has ended.
+type endedError struct{ why string }
+
+// Error implements error.
+func (e *endedError) Error() string { return e.why }
+
+// launch is what a start needs.
+type launch struct {
+	server  *registrypb.McpServer
+	secrets []*registrypb.Secret
+	// workdir of the agent, and the mode of the sandbox of its commands.
+	workdir, sandboxMode string
+	// sent are the values that the server was given, by their names, which no text of it may show.
+	sent secret.Sent
+}
+
+// session is a connection to a server whose tools were read.
+type session struct {
+	client   *sdk.ClientSession
+	sent     secret.Sent
+	protocol string
+	ended    chan struct{} // closed at the end; then err is set
+	err      error
+	changed  chan struct{} // has one value when the server says that its tools have changed
+
+	mu       sync.Mutex
+	tools    map[string]string // the hash of each description, by name, as the server has them now
+	next     int               // token of progress
+	progress map[string]func(text string)
+}
+
+// connect starts a server and connects to it.
+func (s *server) connect(ctx context.Context, p launch) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	x := &session{sent: p.sent, ended: make(chan struct{}), changed: make(chan struct{}, 1), progress: map[string]func(string){}}
+	client := sdk.NewClient(&sdk.Implementation{Name: "theclaw", Version: "1"}, &sdk.ClientOptions{
+		Capabilities: &sdk.ClientCapabilities{}, KeepAlive: pingEvery, KeepAliveFailureThreshold: 2,
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
+			select {
+			case x.changed <- struct{}{}:
+			default:
+			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { x.progressed(r.Params) },
+	})
+	var transport sdk.Transport
+	var why func(err error) string // ends the server
+	if len(p.server.GetCommand()) > 0 {
+		process, err := s.process(p)
+		if err != nil {
+			return nil, err
+		}
+		transport, why = process, func(err error) string {
+			if process.over.Load() {
+				return process.ended()
+			}
+			process.stop()
+			if cause := process.why; errors.Is(cause, errFlood) {
+				err = cause
+			}
+			return withErrors(clean(err.Error()), &process.errs)
+		}
+	} else {
+		r, err := s.remote(p)
+		if err != nil {
+			return nil, err
+		}
+		transport, why = r, func(err error) string {
+			r.client.CloseIdleConnections()
+			if status := int(r.refused.Load()); status != 0 {
+				return fmt.Sprintf("%d %s", status, http.StatusText(status))
+			}
+			return clean(err.Error())
+		}
+	}
+	var err error
+	if x.client, err = client.Connect(ctx, transport, nil); err != nil {
+		text := x.sent.Without(why(err))
+		if r, ok := transport.(*remote); ok && r.refused.Load() != 0 {
+			return nil, fmt.Errorf("%w: %s", errAuth, text)
+		}
+		return nil, errors.New(text)
+	}
+	if r := x.client.InitializeResult(); r != nil {
+		x.protocol = clean(r.ProtocolVersion)
+	}
+	go func() {
+		err := x.client.Wait()
+		if err == nil {
+			err = errStopped
+		}
+		x.err = errors.New(x.sent.Without(why(err)))
+		if r, ok := transport.(*remote); ok && r.refused.Load() != 0 {
+			x.err = fmt.Errorf("%w: %w", errAuth, x.err)
+		}
+		close(x.ended)
+	}()
+	return x, nil
+}
+
+func withErrors(text string, t *tail) string {
+	if lines := strings.TrimSpace(t.text()); lines != "" {
+		text += ": " + lines
+	}
+	return text
+}
+
+// alive reports whether the session has not ended.
+func (x *session) alive() bool {
+	select {
+	case <-x.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// close ends the session and its process, and waits for it.
+func (x *session) close() {
+	_ = x.client.Close() // Wait has the error
+	<-x.ended
+}
+
+// progressed passes a report on to its call.
+func (x *session) progressed(p *sdk.ProgressNotificationParams) {
+	token, _ := p.ProgressToken.(string)
+	x.mu.Lock()
+	f := x.progress[token]
+	x.mu.Unlock()
+	if f != nil {
+		text, _ := boundary.Text(clean(p.Message), maxProgress)
+		f(text)
+	}
+}
+
+// differs is why a tool cannot be called as it was approved; empty: it can.
+func (x *session) differs(name, sha string) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch now, ok := x.tools[name]; {
+	case !ok:
+		return "its server does not offer it any more"
+	case now != sha:
+		return "its server has changed it since it was approved"
+	}
+	return ""
+}
+
+// call calls a tool. A report of progress gives it the time of a call again. The error is errTimeout, the cause of
+// ctx, an [*endedError], a [*jsonrpc.Error] of the server, or that its answer is not understood.
+func (x *session) call(ctx context.Context, name string, args json.RawMessage, limit time.Duration, progress func(string)) (*sdk.CallToolResult, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := func() { cancel(errTimeout) }
+	timer, last := time.AfterFunc(limit, over), time.AfterFunc(maxCall, over)
+	defer timer.Stop()
+	defer last.Stop()
+	x.mu.Lock()
+	x.next++
+	token := strconv.Itoa(x.next)
+	x.progress[token] = func(text string) {
+		timer.Reset(limit)
+		if progress != nil && text != "" {
+			progress(x.sent.Without(text) + "\n")
+		}
+	}
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.progress, token)
+	}()
+	params := &sdk.CallToolParams{Name: name, Arguments: args}
+	params.SetProgressToken(token)
+	r, err := x.client.CallTool(ctx, params)
+	_, answered := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case err == nil:
+		return r, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case answered && !errors.Is(err, sdk.ErrConnectionClosed):
+		return nil, err
+	}
+	wait := time.NewTimer(answerWait)
+	defer wait.Stop()
+	select {
+	case <-x.ended:
+		return nil, &endedError{x.err.Error()}
+	case <-wait.C:
+		return nil, fmt.Errorf("its answer is not understood: %w", err)
+	}
+}

@@ -1,0 +1,154 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/theclaw/agents/internal/egress"
+	"github.com/theclaw/agents/internal/egress/proxy"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/netguard"
+	"github.com/theclaw/agents/internal/reference"
+	"github.com/theclaw/agents/internal/sandbox"
+)
+
+// process is the transport of a server that is started here.
+type process struct {
+	out    *stream
+	errs   tail
+	in     *io.PipeWriter
+	cancel context.CancelCauseFunc
+	over   atomic.Bool   // it has ended, and why is set
+	done   chan struct{} // closed after that
+	why    error
+}
+
+var _ sdk.Transport = (*process)(nil)
+
+// Connect implements [sdk.Transport].
+func (p *process) Connect(ctx context.Context) (sdk.Connection, error) {
+	return (&sdk.IOTransport{Reader: p.out, Writer: p.in, MaxLineLength: maxMessage}).Connect(ctx)
+}
+
+// process starts the command of a server. It lives until stop, which waits for its end.
+func (s *server) process(p launch) (*process, error) {
+	command, mode, err := s.command(p)
+	if err != nil {
+		return nil, err
+	}
+	box, err := s.o.Sandbox(mode)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	read, write := io.Pipe()
+	t := &process{in: write, cancel: cancel, done: make(chan struct{})}
+	t.out = newStream(func() { cancel(errFlood) })
+	command.Stdin, command.OnStdout, command.OnStderr = read, t.out.add, t.errs.add
+	go func() {
+		defer close(t.done)
+		defer cancel(nil)
+		result, err := box.Run(ctx, command)
+		switch cause := context.Cause(ctx); {
+		case err != nil:
+			t.why = errors.New(fault.From(err).What)
+		case cause != nil:
+			t.why = cause
+		case result.TimedOut:
+			t.why = fmt.Errorf("after %s, when every process is ended", sandbox.MaxAge)
+		case result.Signal != "":
+			t.why = errors.New(result.Signal)
+		default:
+			t.why = fmt.Errorf("exit %d", result.ExitCode)
+		}
+		t.over.Store(true)
+		_, _ = t.out.Close(), write.Close() // they never fail
+	}()
+	return t, nil
+}
+
+// stop ends the process, with everything that it has started.
+func (p *process) stop() {
+	p.cancel(errStopped)
+	<-p.done
+}
+
+// ended is why the process has ended, with the last lines that it wrote to stderr.
+func (p *process) ended() string {
+	<-p.done
+	text := p.why.Error()
+	if lines := strings.TrimSpace(p.errs.text()); lines != "" {
+		text += ": " + lines
+	}
+	return text
+}
+
+// command is what the settings say, and the mode of the sandbox for it.
+func (s *server) command(p launch) (c sandbox.Command, mode string, err error) {
+	cfg := p.server
+	mode = cmp.Or(p.sandboxMode, string(sandbox.Required))
+	if mode == string(sandbox.Off) { // of the agent's commands; a server has a setting of its own
+		mode = string(sandbox.Required)
+	}
+	if cfg.GetUnconfined() {
+		mode = string(sandbox.Off)
+	}
+	c = sandbox.Command{
+		Argv: slices.Clone(cfg.GetCommand()), Workdir: p.workdir, Network: cfg.GetNetwork(), Timeout: sandbox.MaxAge, OutputCap: 1,
+		ReadOnly: slices.Clone(cfg.GetPaths()), Limits: sandbox.Limits{CPUSeconds: sandbox.Unlimited.CPUSeconds}, Env: map[string]string{},
+	}
+	switch {
+	case cfg.GetInWorkdir():
+	case s.o.Root == "":
+		return c, mode, errors.New("this runner has no directory for MCP servers")
+	default:
+		c.Workdir = filepath.Join(s.o.Root, s.agent, s.name)
+	}
+	if err := os.MkdirAll(c.Workdir, 0o700); err != nil {
+		return c, mode, fmt.Errorf("its directory cannot be made: %w", err)
+	}
+	for name, value := range cfg.GetEnv() {
+		if c.Env[name], err = s.value(p, name, value); err != nil {
+			return c, mode, err
+		}
+	}
+	// A program that is not where those of the system are is shown, and nothing around it.
+	if path, err := exec.LookPath(c.Argv[0]); err == nil && filepath.IsAbs(path) && !slices.Contains(strings.Split(sandbox.Path, ":"), filepath.Dir(path)) {
+		c.Argv[0] = path
+		c.ReadOnly = append(c.ReadOnly, path)
+	}
+	if len(cfg.GetNetworkHosts()) > 0 && !c.Network && mode != string(sandbox.Off) {
+		hosts, err := egress.Parse(cfg.GetNetworkHosts())
+		if err != nil {
+			return c, mode, err
+		}
+		c.Through(proxy.New(hosts, netguard.Guard{}, func(host string) {
+			s.o.Logger.Info("an MCP server wanted to reach a host that its settings do not name", "agent_id", s.agent, "server", s.name, "host", host)
+		}).Serve)
+	}
+	return c, mode, nil
+}
+
+// value is that of a variable: a text, or what a reference stands for.
+func (s *server) value(p launch, name, value string) (string, error) {
+	if !reference.Is(value) {
+		return value, nil
+	}
+	v, err := s.o.Values.Value(value)
+	if err != nil {
+		return "", fmt.Errorf("%w: the value of %s cannot be read from %s", errAuth, name, value)
+	}
+	p.sent[v] = name
+	return v, nil
+}

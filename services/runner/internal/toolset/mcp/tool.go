@@ -1,0 +1,154 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// tool is a tool of a server, as it was approved.
+type tool struct {
+	server *server
+	launch launch
+	pin    pin
+}
+
+// Spec implements [toolset.Tool].
+func (t *tool) Spec() toolset.Spec {
+	cfg := t.launch.server
+	s := toolset.Spec{Name: t.pin.offered, Description: t.pin.Description, Schema: t.pin.Schema, Server: t.server.name}
+	if s.Description == "" {
+		s.Description = fmt.Sprintf("The tool %s of the MCP server %s.", t.pin.Name, t.server.name)
+	}
+	if cfg.GetUrl() != "" || cfg.GetNetwork() || cfg.GetUnconfined() || len(cfg.GetNetworkHosts()) > 0 {
+		s.Needs = toolset.Network
+	}
+	return s
+}
+
+// Class implements [toolset.Tool].
+func (t *tool) Class(toolset.Call) toolset.Class { return t.pin.class(t.launch.server) }
+
+// unknown follows why the end of a call with an effect is not known.
+const unknown = "; outcome unknown, verify before repeating"
+
+// Run implements [toolset.Tool].
+func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
+	effect, name := t.Class(c) == toolset.Effect, t.server.name
+	for again := false; ; again = true {
+		x, err := t.acquire(ctx)
+		if err != nil {
+			return toolset.Failed("nothing was run: " + err.Error())
+		}
+		r, refusal, err := t.call(ctx, x, c)
+		_, ended := errors.AsType[*endedError](err)
+		answer, answered := errors.AsType[*jsonrpc.Error](err)
+		switch {
+		case refusal != "":
+			return toolset.Failed(refusal)
+		case err == nil:
+			return t.result(r, x)
+		case answered:
+			return toolset.Failed(t.external(x, answer.Message))
+		case ended && !effect && !again:
+			continue
+		case ended:
+			err = fmt.Errorf("server %s ended (%w)", name, err)
+		default:
+			err = fmt.Errorf("server %s: %w", name, err)
+		}
+		text := x.sent.Without(clean(err.Error()))
+		if effect {
+			return toolset.Result{InDoubt: true, Text: text + unknown}
+		}
+		return toolset.Failed(text)
+	}
+}
+
+// acquire waits for the server no longer than for an answer.
+func (t *tool) acquire(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, max(t.limit(), startLimit), errTimeout)
+	defer cancel()
+	return t.server.acquire(ctx, t.launch)
+}
+
+func (t *tool) limit() time.Duration {
+	if d := t.launch.server.GetTimeout().AsDuration(); d > 0 {
+		return d
+	}
+	return 30 * time.Second
+}
+
+// call makes one call on a session. refusal is why nothing was run.
+func (t *tool) call(ctx context.Context, x *session, c toolset.Call) (r *sdk.CallToolResult, refusal string, err error) {
+	defer t.server.release()
+	if why := x.differs(t.pin.Name, t.pin.sha); why != "" {
+		return nil, fmt.Sprintf("nothing was run: %s. A person has to approve it: 'agentctl mcp approve %s'", why, t.server.name), nil
+	}
+	fault.Point("mcp:call")
+	r, err = x.call(ctx, t.pin.Name, c.Args, t.limit(), c.Progress)
+	fault.Point("mcp:answer")
+	return r, "", err
+}
+
+// external is a text of the server for the model.
+func (t *tool) external(x *session, text string) string {
+	begin, end := toolset.External("MCP server " + t.server.name)
+	return begin + "\n" + x.sent.Without(clean(text)) + "\n" + end
+}
+
+// result is what a server has answered.
+func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
+	if r.NeedsInput() {
+		return toolset.Failed("the MCP server " + t.server.name + " asks for more input, which is not offered to servers")
+	}
+	var texts []string
+	for _, c := range r.Content {
+		if text := content(c); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 0 && r.StructuredContent != nil {
+		texts = append(texts, string(encode(r.StructuredContent)))
+	}
+	text := t.external(x, strings.Join(texts, "\n"))
+	return toolset.Result{Text: text, IsError: r.IsError}
+}
+
+// content is a piece of a result as text.
+func content(c sdk.Content) string {
+	switch c := c.(type) {
+	case *sdk.TextContent:
+		return c.Text
+	case *sdk.ImageContent:
+		return fmt.Sprintf("[%s of %d bytes, not shown]", kind(c.MIMEType, "image"), len(c.Data))
+	case *sdk.AudioContent:
+		return fmt.Sprintf("[%s of %d bytes, not shown]", kind(c.MIMEType, "audio"), len(c.Data))
+	case *sdk.ResourceLink:
+		return strings.TrimSpace(c.Name + " " + c.URI)
+	case *sdk.EmbeddedResource:
+		switch {
+		case c.Resource == nil:
+		case c.Resource.Text != "":
+			return c.Resource.URI + "\n" + c.Resource.Text
+		default:
+			return fmt.Sprintf("%s [%s of %d bytes, not shown]", c.Resource.URI, kind(c.Resource.MIMEType, "data"), len(c.Resource.Blob))
+		}
+	}
+	return ""
+}
+
+func kind(mime, other string) string {
+	if mime == "" {
+		return other
+	}
+	return mime
+}
