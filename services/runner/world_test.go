@@ -31,10 +31,12 @@ import (
 	"github.com/theclaw/agents/services/registry"
 	"github.com/theclaw/agents/services/runner"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
+	"github.com/theclaw/agents/services/runner/internal/toolset/mcp/mcptest"
 )
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	mcptest.Main()                          // in the sandbox, it is a server
 	if filepath.Base(os.Args[0]) == "pai" { // this binary is its own stand-in for pai
 		os.Exit(chat.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 	}
