@@ -159,8 +159,9 @@ GO_TEST = packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $
 	go test -timeout 30m -parallel 4 $(if $(SKIP),-skip '$(SKIP)') $$packages
 
 .PHONY: examples
-examples: ## make what the clients in Python and TypeScript need (protoc, npm; see docs/calling.md)
+examples: ## make what the clients in Python and TypeScript need, and get MCP servers (protoc, npm; see docs/calling.md)
 	@examples/python/generate
+	@cd examples/mcp/npm && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts --silent
 	@cd examples/typescript && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts --silent && npm run --silent build
 
 .PHONY: test
