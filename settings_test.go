@@ -41,7 +41,7 @@ var settingsGroups = []struct{ title, keys, about string }{
 	{"Inbox and conversations", "inbox session routing queue", ""},
 	{"Turns", "run retry reply on_error", ""},
 	{"Prompt and memory", "context compaction memory memory_search", "A conversation, a peer and an agent each have a memory: a digest of earlier messages, in a file below `memory/` of the agent."},
-	{"Tools and the sandbox", "tools sandbox approvals", "See [tools.md](tools.md) for the tools, and [security.md](security.md) for what each mode of the sandbox enforces."},
+	{"Tools and the sandbox", "tools mcp sandbox approvals", "See [tools.md](tools.md) for the tools, and [security.md](security.md) for what each mode of the sandbox enforces."},
 	{"Working directory", "workdir", "For runners on several machines: see [scaling.md](scaling.md)."},
 	{"Delivery", "deliver outbound channels", ""},
 	{"Quotas", "quota price", "See [operations.md](operations.md#quotas). A quota refuses messages with the reason `QUOTA_EXCEEDED`; it stops no work that has begun. Without a limit for a day nothing is counted."},
@@ -159,6 +159,12 @@ bindings:
 owners: ["telegram:1207"]
 channels:
   tg: {type: telegram, dm: pairing, groups: {allow: ["-100200"]}}
+mcp:
+  servers:
+    github:
+      command: [github-mcp-server, stdio]
+      env: {GITHUB_PERSONAL_ACCESS_TOKEN: "env:GH_TOKEN"}
+      network: [api.github.com]
 inbox_paths:
   - /srv/inboxes
 storage:

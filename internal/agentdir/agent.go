@@ -28,6 +28,8 @@ type Agent struct {
 	Workspace string
 	// Secrets are those of the home that the agent may use.
 	Secrets []layer.Secret
+	// Servers are the MCP servers of the home, by name.
+	Servers []layer.Server
 	// Problem is what is wrong with the present files, when these settings are the last
 	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
 	Problem error
@@ -150,7 +152,7 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Files: Files{in.Agent.Data, in.Home}}
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Files: Files{in.Agent.Data, in.Home}}
 	if err := a.resolveWorkspace(loaded); err != nil {
 		return nil, invalid(blame, err)
 	}

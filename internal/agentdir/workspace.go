@@ -89,11 +89,19 @@ func inside(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// checkDirs refuses an agent_dir that is not the directory of the agent.
+// checkDirs refuses an agent_dir that is not the directory of the agent, and paths of MCP servers with which they
+// would read the home.
 func (h *Home) checkDirs(parsed *layer.Home) error {
 	for _, e := range parsed.Settings.Agents {
 		if own := h.AgentDir(e.ID); AgentDirOf(h.Path(), e.ID, e.AgentDir) != own {
 			return parsed.AgentDirProblem(e.ID, fmt.Sprintf("the directory of agent %s is %s; remove agent_dir", e.ID, own))
+		}
+	}
+	for _, s := range parsed.Settings.Servers {
+		for _, p := range s.Paths {
+			if inside(p, h.Path()) || inside(h.Path(), p) {
+				return parsed.ServerProblem(s.Name, fmt.Sprintf("mcp.servers.%s: paths: %s holds the home %s or is in it; choose another path", s.Name, p, h.Path()))
+			}
 		}
 	}
 	return nil

@@ -101,6 +101,12 @@ func TestWorkspaceOfAnAgent(t *testing.T) {
 	if _, problem := h.HomeSettings(); problem == nil || !strings.Contains(problem.Error(), "theclaw.yaml:4:7: the directory of agent a1 is") {
 		t.Errorf("another directory: %v", problem)
 	}
+	for _, path := range []string{h.Path(), filepath.Dir(h.Path()), h.RunDir()} {
+		write(t, h.DefaultsFile(), "mcp: {servers: {files: {command: [x], paths: ["+path+"]}}}\n")
+		if _, problem := h.HomeSettings(); problem == nil || !strings.Contains(problem.Error(), "theclaw.yaml:1:17: mcp.servers.files: paths: "+path+" holds the home") {
+			t.Errorf("a server that reads the home: %v", problem)
+		}
+	}
 }
 
 // S4-12: keys that need a restart are named until the old value is back.

@@ -202,6 +202,8 @@ func TestDecide(t *testing.T) {
 		{scope{Profile: "full"}, scope{}, mcp, "", ""},
 		{scope{Profile: "coding"}, scope{}, mcp, `profile "coding"`, "no entry of allow"},
 		{scope{Profile: "coding"}, scope{AlsoAllow: []string{"group:mcp"}}, mcp, "", ""},
+		{scope{Profile: "coding"}, scope{AlsoAllow: []string{"git-hub__*"}}, toolpolicy.Tool{Name: "git_hub__list_issues", Group: toolpolicy.GroupMCP}, "", ""},
+		{scope{Profile: "coding"}, scope{AlsoAllow: []string{"git__*"}}, toolpolicy.Tool{Name: "git_hub__list_issues", Group: toolpolicy.GroupMCP}, `profile "coding"`, "no entry of allow"},
 		{scope{Profile: "agentclaw"}, scope{}, toolpolicy.Tool{Name: "browser__open", Group: toolpolicy.GroupMCP}, "", ""},
 		{scope{Profile: "full", Deny: []string{"group:runtime"}}, scope{Allow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, "home", `deny "group:runtime"`},
 		{scope{Profile: "full"}, scope{Allow: []string{"read"}}, toolpolicy.Tool{Name: "write"}, "agent", "no entry of allow"},

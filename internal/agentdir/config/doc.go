@@ -53,6 +53,7 @@ type Config struct {
 	// as late or later sets Tools.Exec.Security or Ask. Where it is set, those have its meaning.
 	Approvals string
 	Tools     Tools
+	MCP       MCP
 	// HomeTools are the lists for all agents of the home, which decide besides those of the agent.
 	HomeTools toolpolicy.Scope
 }
@@ -77,6 +78,9 @@ type Tools struct {
 	// QuestionTimeout is how long ask_user waits for an answer; 1 hour.
 	QuestionTimeout time.Duration
 }
+
+// MCP names the servers of the home whose tools the profile allows as well.
+type MCP struct{ Use []string }
 
 // OlderApprovals returns what approvals: none and approvals: ask mean.
 func OlderApprovals(value string) (security, ask string) {

@@ -227,6 +227,11 @@ var fields = []Field{
 		Meaning: "What becomes of messages that arrive while their conversation is being worked on: `followup` gives each a turn of its own, `collect` answers them together in the next turn, `steer` adds them to the running one.",
 	},
 	{
+		Key: "mcp.use", Ref: func(c *Config) any { return &c.MCP.Use },
+		Rule: servers(), Effect: EffectMessage, Example: "[github]",
+		Meaning: "The MCP servers whose tools the profile allows as well; they are those of mcp.servers in theclaw.yaml. Every other list of tools still decides, and the owner approves each tool: see `agentctl mcp`.",
+	},
+	{
 		Key: "sandbox.mode", Ref: func(c *Config) any { return &c.Sandbox.Mode },
 		Rule: oneOf("required", "reduced", "off"), Effect: EffectMessage, Example: "reduced",
 		Meaning: "How the programs that the model starts are separated from the host. With `required` nothing runs where no complete sandbox is available, `reduced` then uses Landlock and seccomp alone, and `off` runs programs as the user of the services.",
@@ -564,6 +569,26 @@ func tools() Rule {
 	}}
 }
 
+// MaxServers is how many MCP servers a home has, and an agent uses.
+const MaxServers = 32
+
+// servers is the rule of a list of MCP servers. A server that the home does not have is no problem: it may
+// come later.
+func servers() Rule {
+	return Rule{Form: fmt.Sprintf("names of MCP servers, at most %d", MaxServers), check: func(v any) string {
+		list := *v.(*[]string)
+		if len(list) > MaxServers {
+			return fmt.Sprintf("%d servers, and %d are the most", len(list), MaxServers)
+		}
+		for _, s := range list {
+			if !IsServer(s) {
+				return fmt.Sprintf("%q is not the name of a server (%s)", Clip(s), ServerForm)
+			}
+		}
+		return ""
+	}}
+}
+
 // searchOff is the provider of no web search.
 const searchOff = "off"
 
@@ -678,6 +703,7 @@ const leastChars = 64
 
 var (
 	idRule   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	serverRule = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
 )
 
@@ -752,6 +778,13 @@ func timezone(v any) string {
 
 // IsID reports whether s may name an agent or a channel.
 func IsID(s string) bool { return idRule.MatchString(s) }
+
+// ServerForm is the form of the name of an MCP server, in words. No name is the beginning of the tools of another
+// server, since one `-` becomes one `_` in the names of tools, which have `__` behind that of the server.
+const ServerForm = "words of lower-case letters and digits with one - between them, at most 20 characters"
+
+// IsServer reports whether s may name an MCP server.
+func IsServer(s string) bool { return len(s) <= 20 && serverRule.MatchString(s) }
 
 // IsName reports whether s may name a provider, a model or a way out.
 func IsName(s string) bool { return nameRule.MatchString(s) }

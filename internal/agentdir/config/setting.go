@@ -219,6 +219,66 @@ var homes = []Setting{
 		Meaning: "A value that requests may carry and the model does not know: `{{secret:NAME}}` in a header of http_request stands for it. `ref` is where the runner finds it, in its environment or in a file of its machine; `hosts` are those to which it may be sent, and no redirect leads it to another; `agents` may use it, without the list all of the home.",
 	},
 	{
+		Key: "mcp.servers.NAME", Home: true, Type: TypeMap, Limits: "at most 32; " + ServerForm, Effect: EffectMessage,
+		Example: `{command: [github-mcp-server, stdio], env: {GITHUB_PERSONAL_ACCESS_TOKEN: "env:GH_TOKEN"}, network: [api.github.com]}`,
+		Meaning: "An MCP server, which has tools for agents. It is either a program that the runner starts (`command`), or reached by HTTP (`url`). The owner approves each of its tools before a model sees it: `agentctl mcp` adds servers and approves tools.",
+	},
+	{
+		Key: "mcp.servers.NAME.command", Home: true, Type: TypeList, Limits: "1 to 64 words of at most 4,096 bytes", Effect: EffectMessage,
+		Example: "[github-mcp-server, stdio]",
+		Meaning: "The program and its arguments. It speaks MCP over its input and output.",
+	},
+	{
+		Key: "mcp.servers.NAME.url", Home: true, Type: TypeText, Limits: "an https URL without a user; http only to a loopback address", Effect: EffectMessage,
+		Example: "https://mcp.example.org/mcp",
+		Meaning: "The address of a server that speaks MCP over HTTP (streamable HTTP).",
+	},
+	{
+		Key: "mcp.servers.NAME.env", Home: true, Type: TypeMap, Limits: "at most 50; values are a text of at most 4,096 bytes, env:NAME or file:PATH", Effect: EffectMessage,
+		Example: `{GITHUB_PERSONAL_ACCESS_TOKEN: "env:GH_TOKEN"}`,
+		Meaning: "Variables of the environment of `command`. With env:NAME or file:PATH the runner reads the value from its own environment or from a file of its machine.",
+	},
+	{
+		Key: "mcp.servers.NAME.headers", Home: true, Type: TypeMap, Limits: "at most 20; values are env:NAME, file:PATH, or a text with {{secret:NAME}}", Effect: EffectMessage,
+		Example: `{Authorization: "Bearer {{secret:SHOP}}"}`,
+		Meaning: "Headers of each request to `url`. The values are with the runner, so that they are not in this file.",
+	},
+	{
+		Key: "mcp.servers.NAME.cwd", Home: true, Type: TypeChoice, Values: []string{"scratch", "workdir"}, Default: "scratch", Effect: EffectMessage,
+		Example: "workdir",
+		Meaning: "Where `command` works: in a directory of its own, or in the working directory of the agent, which it can then change.",
+	},
+	{
+		Key: "mcp.servers.NAME.network", Home: true, Type: TypeText, Limits: "off, open, or at most 100 hosts such as api.example.org", Default: "off", Effect: EffectMessage,
+		Example: "[api.github.com]",
+		Meaning: "What `command` reaches: nothing, the network of the host, or the listed hosts by HTTP and HTTPS.",
+	},
+	{
+		Key: "mcp.servers.NAME.sandbox", Home: true, Type: TypeChoice, Values: []string{"on", "off"}, Default: "on", Effect: EffectMessage,
+		Example: "off",
+		Meaning: "Whether `command` is started in the sandbox. `off` starts it with all rights of the runner: hosts and paths cannot be listed then.",
+	},
+	{
+		Key: "mcp.servers.NAME.paths", Home: true, Type: TypeList, Limits: "at most 20 absolute paths", Default: "[]", Effect: EffectMessage,
+		Example: "[/srv/docs]",
+		Meaning: "Files and directories of the machine of the runner that `command` may read in the sandbox, and not change, besides those that every program sees. A path that holds the home, or is in it, is refused.",
+	},
+	{
+		Key: "mcp.servers.NAME.tools", Home: true, Type: TypeMap, Limits: "allow and deny: at most 200 names of tools at the server, each, with * for any characters", Effect: EffectMessage,
+		Example: "{deny: [delete_repo]}",
+		Meaning: "Which tools of the server are used: those that `deny` does not name, and with `allow` only those that it names.",
+	},
+	{
+		Key: "mcp.servers.NAME.classes", Home: true, Type: TypeMap, Limits: "at most 512; values are read, idempotent or effect", Effect: EffectMessage,
+		Example: "{list_issues: read}",
+		Meaning: "What a call of a tool does, by its name at the server, where the server states it wrongly or not at all. Calls of class read and idempotent are repeated after a crash; calls of class effect are not.",
+	},
+	{
+		Key: "mcp.servers.NAME.timeout", Home: true, Type: TypeDuration, Limits: "1s to 10m", Default: "30s", Effect: EffectMessage,
+		Example: "2m",
+		Meaning: "How long a call may take without a sign of progress.",
+	},
+	{
 		Key: "storage.engine", Home: true, Type: TypeChoice, Values: []string{"sqlite", "postgres"}, Default: "sqlite", Effect: EffectRestart,
 		Example: "postgres",
 		Meaning: "Where the registry keeps agents and threads: in the home (`sqlite`) or in a PostgreSQL database (`postgres`), which needs storage.dsns. A change moves nothing; `agentctl migrate-store` does.",
@@ -315,6 +375,16 @@ func Explain(key string) (out []Setting) {
 	}
 	if strings.HasPrefix(key, "secrets.") {
 		keys = []string{"secrets." + ChannelName}
+	}
+	if rest, ok := strings.CutPrefix(key, "mcp.servers."); ok {
+		name, attribute, deep := strings.Cut(rest, ".")
+		if name != ChannelName && !IsServer(name) {
+			return nil
+		}
+		keys = []string{"mcp.servers." + ChannelName}
+		if deep {
+			keys[0] += "." + attribute
+		}
 	}
 	for _, list := range []string{"outbound", "agents.list"} {
 		if rest, ok := strings.CutPrefix(key, list+"["); ok {

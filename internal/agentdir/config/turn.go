@@ -70,12 +70,15 @@ func (t *Tools) search() *registryv1.WebSearch {
 	return &registryv1.WebSearch{Provider: t.WebSearch.Provider, Url: t.WebSearch.URL, Key: t.WebSearch.Key, Results: int32(t.WebSearch.Results)}
 }
 
-// ToolLayers are the policies by which tools are allowed. reply.message_tool allows the tool
-// for messages in every profile.
+// ToolLayers are the policies by which tools are allowed. In every profile reply.message_tool allows the tool
+// for messages, and mcp.use all tools of servers.
 func (c *Config) ToolLayers() []toolpolicy.Layer {
 	var extra []string
 	if c.Reply.MessageTool {
 		extra = append(extra, "message")
+	}
+	for _, server := range c.MCP.Use {
+		extra = append(extra, server+"__*")
 	}
 	layers := toolpolicy.Layers(c.Tools.Profile, c.HomeTools, c.Tools.Scope, extra...)
 	if c.Tools.WebSearch.Provider == searchOff {

@@ -189,7 +189,10 @@ func (l *layer) setting(kv *ast.MappingValueNode, prefix string) {
 // unknown is what is wrong with a key of an agent that does not exist.
 func unknown(full string, home bool) string {
 	text := fmt.Sprintf("unknown key %q", config.Clip(full))
-	if top, _, _ := strings.Cut(full, "."); !home && top != "channels" && slices.Contains(config.HomeKeys(), top) {
+	if full == "mcp.servers" || strings.HasPrefix(full, "mcp.servers.") {
+		return text + "; mcp.servers belongs at the top of theclaw.yaml"
+	}
+	if top, _, _ := strings.Cut(full, "."); !home && top != "channels" && !config.IsGroup(top) && slices.Contains(config.HomeKeys(), top) {
 		return text + "; " + top + " belongs in theclaw.yaml"
 	}
 	keys := append(config.Keys(), config.Groups()...)

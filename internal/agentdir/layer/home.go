@@ -27,6 +27,7 @@ type HomeSettings struct {
 	Accounts []Account
 	Owners   []string // type:peer
 	Secrets  []Secret
+	Servers  []Server // by name
 	// Workspace is the working directory of the default agent, by agents.defaults; empty: by
 	// its flavor.
 	Workspace string
@@ -199,6 +200,10 @@ func parseHome(f File, problems *[]Problem) *Home {
 			l.owners(kv, &h.Settings)
 		case name == "secrets":
 			l.secrets(kv, &h.Settings)
+		case name == "mcp":
+			if kv = h.mcp(l, kv); kv != nil {
+				h.defaults = append(h.defaults, kv)
+			}
 		case name == "inbox_paths":
 			h.inboxPaths(l, kv)
 		case name == "storage":
@@ -244,7 +249,7 @@ func (h *Home) Over(own *Home) (*Home, error) {
 	for _, f := range []struct {
 		key string
 		has bool
-	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"secrets", len(s.Secrets) > 0}} {
+	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"secrets", len(s.Secrets) > 0}, {"mcp.servers", len(s.Servers) > 0}} {
 		if f.has {
 			return nil, &Error{Problems: []Problem{{
 				File: own.file.Name, Key: f.key,

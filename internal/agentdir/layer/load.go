@@ -64,6 +64,8 @@ type Loaded struct {
 	InboxPaths []string
 	// Secrets are those of the home that the agent may use.
 	Secrets []Secret
+	// Servers are the MCP servers of the home, by name.
+	Servers []Server
 
 	more   more
 	places map[string]place
@@ -104,6 +106,7 @@ func Load(in Layers) (*Loaded, error) {
 	}
 	out.InboxPaths = home.InboxPaths
 	out.Secrets = slices.DeleteFunc(slices.Clone(home.Settings.Secrets), func(s Secret) bool { return !s.For(in.AgentID) })
+	out.Servers = home.Settings.Servers
 	out.entry(home, in.AgentID)
 	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
 	if root, ok := l.parse(); ok && root == nil {

@@ -100,9 +100,17 @@ func (h *Home) RestartKeys(earlier *Home) (keys []string) {
 
 // AgentDirProblem is the problem of an agent_dir in agents.list.
 func (h *Home) AgentDirProblem(id, text string) *Error {
-	key := "agent_dir"
+	return h.problemAt(id+".agent_dir", "agent_dir", text)
+}
+
+// ServerProblem is a problem of an entry of mcp.servers.
+func (h *Home) ServerProblem(name, text string) *Error {
+	return h.problemAt("mcp.servers."+name, "mcp.servers."+name, text)
+}
+
+func (h *Home) problemAt(mark, key, text string) *Error {
 	if !isJSON5(h.file.Name) {
-		return &Error{Problems: []Problem{at(h.at[id+".agent_dir"], key, text)}}
+		return &Error{Problems: []Problem{at(h.at[mark], key, text)}}
 	}
 	return &Error{Problems: []Problem{{File: h.file.Name, Key: key, Text: text}}}
 }

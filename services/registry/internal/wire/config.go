@@ -3,7 +3,10 @@ package wire
 import (
 	"strings"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -32,6 +35,17 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	for _, s := range set.Secrets {
 		out.Secrets = append(out.Secrets, &registryv1.Secret{Name: s.Name, Ref: s.Ref, Hosts: s.Hosts})
 	}
+	for _, s := range set.Servers {
+		out.Mcp = append(out.Mcp, server(s))
+	}
 	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
 	return out
+}
+
+// server converts an MCP server; its pins are added for each turn.
+func server(s layer.Server) *registryv1.McpServer {
+	return &registryv1.McpServer{
+		Name: s.Name, Command: s.Command, Url: s.URL, Env: s.Env, Headers: s.Headers, InWorkdir: s.InWorkdir, Paths: s.Paths, Unconfined: s.Unconfined,
+		Network: s.Network.Open, NetworkHosts: s.Network.Hosts, Allow: s.Allow, Deny: s.Deny, Classes: s.Classes, Timeout: durationpb.New(s.Timeout),
+	}
 }
