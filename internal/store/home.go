@@ -132,6 +132,7 @@ type Home interface {
 	lease.Ledger
 	Approvals
 	Questions
+	Pins
 	Revisions
 	// Usage answers what was used in a day. SaveUsage replaces rows of one day, and
 	// forgets the days before.

@@ -95,6 +95,7 @@ type Leases interface {
 type Counts interface {
 	Approvals
 	Questions
+	Pins
 	Revisions
 	HomeFiles
 	// Count, Used and Pace are those of the registry's quota.

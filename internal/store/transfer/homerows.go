@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +33,8 @@ func openHome(ctx context.Context, at *agentdir.Home, create bool) (*homedb.DB, 
 }
 
 // importHomeRows copies an agent's rows in the tables of the home, its usage of today,
-// its approvals, its questions and its rules for commands, into the database. They create no message and lose none, so they are not
+// its approvals, its questions and its rules for commands, and the tools of MCP servers that the
+// database does not know, into the database. They create no message and lose none, so they are not
 // in the digest of a move. They are copied in the transaction of the move; a repeat
 // changes nothing.
 func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.Home) (err error) {
@@ -80,6 +82,13 @@ func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 			VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)`,
 			q.Agent, q.ID, q.Thread, q.Key, q.Text, options, q.AllowText, q.Peer, q.After, q.State, q.Answer, q.By,
 			store.Millis(q.Requested), store.Millis(q.Expires), store.Millis(q.Ended))
+	}
+	pins, err := h.Pins(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, p := range pins {
+		home.QueuePin(&b, p, "DO NOTHING")
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return unit.Problem(err)
@@ -136,8 +145,8 @@ func moveRules(agent string, from, to store.ExecPolicy, put func(store.ExecPolic
 	return put(store.ExecPolicy{Version: to.Version + 1, Body: body})
 }
 
-// exportHomeRows copies the usage of today, the approvals, the questions and the rules for commands of an agent from the database
-// into the home.
+// exportHomeRows copies the usage of today, the approvals, the questions and the rules for commands of an agent, and
+// the tools of MCP servers that the home does not know, from the database into the home.
 func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.Home) (err error) {
 	var used []store.Used
 	found, err := tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", agent, today())
@@ -181,7 +190,14 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 	if err != nil {
 		return fmt.Errorf("read questions: %w", unit.Problem(err))
 	}
-	if len(used)+len(asked)+len(questions) == 0 && from.Version == 0 {
+	if found, err = tx.Query(ctx, "SELECT "+home.PinColumns+" FROM mcp_pin ORDER BY server, tool"); err != nil {
+		return unit.Problem(err)
+	}
+	pins, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (store.Pin, error) { return home.ScanPin(row.Scan) })
+	if err != nil {
+		return fmt.Errorf("read pins: %w", unit.Problem(err))
+	}
+	if len(used)+len(asked)+len(questions)+len(pins) == 0 && from.Version == 0 {
 		return nil
 	}
 	h, err := openHome(ctx, at, true)
@@ -202,9 +218,34 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 			return err
 		}
 	}
+	if err := addPins(ctx, h, pins); err != nil {
+		return err
+	}
 	to, err := h.ExecPolicy(ctx)
 	if err != nil {
 		return err
 	}
 	return moveRules(agent, from, to, func(p store.ExecPolicy) error { return h.PutExecPolicy(ctx, p) })
+}
+
+// addPins adds the pins that a home does not have.
+func addPins(ctx context.Context, h store.Pins, pins []store.Pin) error {
+	for len(pins) > 0 {
+		n := slices.IndexFunc(pins, func(p store.Pin) bool { return p.Server != pins[0].Server })
+		if n < 0 {
+			n = len(pins)
+		}
+		if err := h.ChangePins(ctx, pins[0].Server, func(have []store.Pin) ([]store.Pin, error) {
+			for _, p := range pins[:n] {
+				if !slices.ContainsFunc(have, func(h store.Pin) bool { return h.Tool == p.Tool }) {
+					have = append(have, p)
+				}
+			}
+			return have, nil
+		}); err != nil {
+			return err
+		}
+		pins = pins[n:]
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,6 +83,15 @@ func question(agent string) store.Question {
 	}
 }
 
+// pins are tools of an MCP server.
+func pins() []store.Pin {
+	at := time.UnixMilli(1764200000123)
+	return []store.Pin{
+		{Server: "github", Tool: "a \x00", Reported: "{}", ReportedSHA: "1", Approved: "{}", ApprovedSHA: "1", Class: "read", By: "owner", At: at},
+		{Server: "github", Tool: "b", Reported: "{}", ReportedSHA: "1", DeniedSHA: "1", Class: "effect", By: "owner", At: at},
+	}
+}
+
 // live makes an agent and lets it live through most of what can happen to one.
 func (w *world) live(t *testing.T, id string) {
 	t.Helper()
@@ -102,6 +112,7 @@ func (w *world) live(t *testing.T, id string) {
 		ok(t, h.PutExecPolicy(ctx, store.ExecPolicy{Version: 1, Body: []byte(`{"version":1,"defaults":{"security":"allowlist"},"agents":{"` + id + `":{"ask":"off","allowlist":[{"pattern":"/usr/bin/git"}]}}}`)}))
 	}
 	ok(t, h.PutQuestion(ctx, question(id), ""))
+	ok(t, h.ChangePins(ctx, "github", func([]store.Pin) ([]store.Pin, error) { return pins(), nil }))
 	ok(t, h.SaveUsage(ctx, []store.Used{{Day: time.Now().UTC().Format(time.DateOnly), Agent: id, Peer: "p", Messages: 2}}))
 	ok(t, h.Close())
 	run, send := store.Fence{Resource: lease.AgentResource(id), Token: 3}, store.Fence{Resource: lease.DeliverResource(id), Token: 2}
@@ -349,6 +360,11 @@ func TestThereAndBack(t *testing.T) {
 	if len(questions) != 1 || questions[0].Answer != want.Answer || !slices.Equal(questions[0].Options, want.Options) || questions[0].Text != want.Text ||
 		questions[0].After != want.After || !questions[0].Requested.Equal(want.Requested) {
 		t.Errorf("questions %+v, want %+v", questions, want)
+	}
+	kept, err := h.Pins(ctx, "")
+	ok(t, err)
+	if !slices.EqualFunc(kept, pins(), func(a, b store.Pin) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
+		t.Errorf("pins %+v, want %+v", kept, pins())
 	}
 	if _, err := w.move("alice", true).ToHome(ctx); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("again: %v", err)

@@ -1,11 +1,12 @@
 // Package homedb stores the registry's own tables in registry.db: the lease ledger, the
 // last known state of each inbox, the usage of today where there is a quota, the
-// approvals and questions that people are asked for, and the states of the bindings.
+// approvals and questions that people are asked for, the states of the bindings, and the tools of MCP servers.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
 // saves opening them at the next start; without the earlier states of the bindings a message
-// that is delivered again after a change is not recognized. Lease rows and states of the
+// that is delivered again after a change is not recognized; tools of MCP servers wait for the owner again.
+// Lease rows, pins and states of the
 // bindings are on disk before the call returns, the rest is written lazily. One goroutine at a time uses the
 // connection; the type is safe for concurrent use.
 package homedb
@@ -30,8 +31,8 @@ import (
 
 // format is the version of these tables, kept as user_version: one of a newer build
 // is refused before it is touched. 0 is the same as 1, from before it was written; 2 adds
-// binding_rev, 3 exec_policy and question.
-const format = 3
+// binding_rev, 3 exec_policy and question, 4 mcp_pin.
+const format = 4
 
 const schema = `
 CREATE TABLE IF NOT EXISTS lease (
@@ -57,6 +58,10 @@ CREATE TABLE IF NOT EXISTS question (
 CREATE TABLE IF NOT EXISTS binding_rev (rev INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
 -- The policy for commands that leave the sandbox; body is JSON.
 CREATE TABLE IF NOT EXISTS exec_policy (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, body TEXT NOT NULL);
+-- Tools of MCP servers. Descriptions are JSON, empty where there is none; at is 0 before the first decision.
+CREATE TABLE IF NOT EXISTS mcp_pin (
+  server TEXT NOT NULL, tool TEXT NOT NULL, reported TEXT NOT NULL, reported_sha TEXT NOT NULL, approved TEXT NOT NULL, approved_sha TEXT NOT NULL,
+  denied_sha TEXT NOT NULL, class TEXT NOT NULL, by TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (server, tool)) WITHOUT ROWID;
 `
 
 // DB is an open registry.db.

@@ -155,7 +155,7 @@ func TestFormats(t *testing.T) {
 		return n
 	}
 	asked := store.Approval{ID: "1", Agent: "a", Key: "k", State: "pending", Kind: "exec", Requested: time.UnixMilli(1), Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond)}
-	for _, before := range [][]string{{"DROP TABLE exec_policy", "DROP TABLE question", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}} {
+	for _, before := range [][]string{{"DROP TABLE exec_policy", "DROP TABLE question", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}, {"DROP TABLE mcp_pin", "PRAGMA user_version = 3"}} {
 		format(before...)
 		d := open(t, path)
 		if _, err := d.PutRevision(t.Context(), 0, []byte("b"), 1); err != nil {
@@ -167,6 +167,9 @@ func TestFormats(t *testing.T) {
 		if p, err := d.ExecPolicy(t.Context()); err != nil || p.Version != 0 {
 			t.Errorf("%v: policy %+v, %v", before, p, err)
 		}
+		if list, err := d.Pins(t.Context(), ""); err != nil || len(list) != 0 {
+			t.Errorf("%v: pins %+v, %v", before, list, err)
+		}
 		_ = d.PutApproval(t.Context(), asked, "", nil)
 		if a, there, err := d.Approval(t.Context(), "1", "", ""); err != nil || !there || a != asked {
 			t.Errorf("%v: approval %+v, %v", before, a, err)
@@ -174,11 +177,11 @@ func TestFormats(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := format(); n != 3 {
+		if n := format(); n != 4 {
 			t.Errorf("%v: format %d", before, n)
 		}
 	}
-	format("PRAGMA user_version = 4")
+	format("PRAGMA user_version = 5")
 	if _, err := homedb.Open(t.Context(), path); !fault.Is(err, fault.FormatMismatch) {
 		t.Errorf("a newer format: %v", err)
 	}
@@ -189,6 +192,21 @@ func TestQuestions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	var last *homedb.DB
 	storetest.Questions(t, func(t *testing.T) store.Questions {
+		if last != nil {
+			if err := last.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = open(t, path)
+		return last
+	})
+}
+
+// S3-59: tools of MCP servers, also after a restart.
+func TestPins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	var last *homedb.DB
+	storetest.Pins(t, func(t *testing.T) store.Pins {
 		if last != nil {
 			if err := last.Close(); err != nil {
 				t.Fatal(err)
