@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -246,6 +247,44 @@ func (h *Home) SetBindings(list []binding.Binding, version string) (string, erro
 	}
 	next, err := layer.ReadHome(layer.File{Name: layout.DefaultsName, Data: data})
 	return next.Version, err
+}
+
+// SetValue sets one key in the file of the home to a value in YAML, or removes it when that is empty, and returns the
+// new settings and whether the key was there. A home without a file gets one. Errors: CONFIG_INVALID,
+// FAILED_PRECONDITION for theclaw.json5, which is never rewritten: it says what to change.
+func (h *Home) SetValue(path []string, value string) (now layer.HomeSettings, existed bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	file, err := readSettings(h.Home, h.root)
+	if err != nil {
+		return now, false, err
+	}
+	if file.Name == layout.JSON5Name {
+		fix := "remove " + strings.Join(path, ".") + " there yourself"
+		if value != "" {
+			fix = "set " + strings.Join(path, ".") + " there yourself, to " + value
+		}
+		return now, false, fault.New(codes.FailedPrecondition, fault.InvalidArgument, layout.JSON5Name+" is not rewritten by programs", fix)
+	}
+	file.Name = layout.DefaultsName
+	data, existed, err := layer.SetHomeValue(file, path, value)
+	if err != nil {
+		return now, false, invalid(codes.InvalidArgument, err)
+	}
+	parsed, err := layer.ParseHome(layer.File{Name: layout.DefaultsName, Data: data})
+	if err == nil {
+		err = h.checkDirs(parsed)
+	}
+	if err != nil {
+		return now, false, invalid(codes.InvalidArgument, err)
+	}
+	if bytes.Equal(data, file.Data) {
+		return parsed.Settings, existed, nil
+	}
+	if err := safefile.Replace(h.root, layout.DefaultsName, data); err != nil {
+		return now, false, Fault(fmt.Errorf("write %s: %w", layout.DefaultsName, err))
+	}
+	return parsed.Settings, existed, nil
 }
 
 // UseCentral puts settings that several registries share over the file of this home, in place

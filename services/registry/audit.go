@@ -231,12 +231,34 @@ func detail(req any) string {
 	case *registryv1.SetHomeConfigRequest:
 		sum := sha256.Sum256([]byte(r.GetText()))
 		return "sha256 " + hex.EncodeToString(sum[:])
+	case *registryv1.SetHomeValueRequest:
+		if r.GetValue() == "" {
+			return strings.Join(r.GetPath(), ".") + " removed"
+		}
+		sum := sha256.Sum256([]byte(r.GetValue())) // it may hold a secret
+		return strings.Join(r.GetPath(), ".") + " sha256 " + hex.EncodeToString(sum[:])
+	case *registryv1.ResolvePinsRequest:
+		return pinsDetail(r)
 	case interface{ GetKey() string }:
 		return r.GetKey()
 	case interface{ GetInboxId() int64 }:
 		return fmt.Sprintf("inbox event %d", r.GetInboxId())
 	}
 	return ""
+}
+
+// pinsDetail names the tools that are approved or denied, the first of many, and what was shown.
+func pinsDetail(r *registryv1.ResolvePinsRequest) string {
+	const named = 20
+	names, more := r.GetTools(), ""
+	if len(names) > named {
+		names, more = names[:named], fmt.Sprintf(" and %d more", len(names)-named)
+	}
+	which := strings.Join(names, ", ") + more
+	if which == "" {
+		which = "all that are new or changed"
+	}
+	return fmt.Sprintf("%s approved: %t, tools: %s, as shown with digest %.16s", r.GetServer(), r.GetApprove(), which, r.GetDigest())
 }
 
 func lower(enum, prefix string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -20,13 +21,15 @@ const listedEvery = 2 * time.Second
 // listed makes the agents of agents.list that do not exist, and starts those for which neither
 // a start nor a stop was ever requested: after a crash between the two steps the next run
 // finds such an agent. It does both once for each version of the settings, so that an agent
-// that is deleted meanwhile is not made again.
+// that is deleted meanwhile is not made again. It also has the tools of MCP servers forgotten that are no longer in the
+// settings.
 type listed struct {
 	home interface {
 		routing.Home
 		Missing(id string) bool
 	}
 	agents *agents.Service
+	prune  func(ctx context.Context, servers []layer.Server) error
 	states interface {
 		State(ctx context.Context, agent string) (store.InboxState, error)
 	}
@@ -34,6 +37,8 @@ type listed struct {
 
 	done    string // the version that is complete
 	refused string // the version and the agent of the last problem in the log
+
+	seen, pruned *string // the version of the last scan, and that by which tools of MCP servers were forgotten
 }
 
 func (l *listed) run(ctx context.Context) {
@@ -52,6 +57,9 @@ func (l *listed) run(ctx context.Context) {
 // scan makes what is missing. A problem is logged once for a version and tried again.
 func (l *listed) scan(ctx context.Context) {
 	s, err := l.home.HomeSettings(ctx)
+	if err == nil {
+		l.forget(ctx, s)
+	}
 	if err != nil || s.Version == l.done {
 		return // the problem is reported by what reads settings for a message
 	}
@@ -67,6 +75,21 @@ func (l *listed) scan(ctx context.Context) {
 	}
 	if complete && ctx.Err() == nil {
 		l.done = s.Version
+	}
+}
+
+// forget removes the tools of MCP servers that the settings do not have, by settings that two scans have seen: an
+// editor may move the file away before it writes the next one.
+func (l *listed) forget(ctx context.Context, s layer.HomeSettings) {
+	before := l.seen
+	l.seen = &s.Version
+	if before == nil || *before != s.Version || l.pruned != nil && *l.pruned == s.Version {
+		return
+	}
+	if err := l.prune(ctx, s.Servers); err == nil {
+		l.pruned = &s.Version
+	} else if ctx.Err() == nil {
+		l.log.Warn("tools of removed MCP servers are not forgotten", "error", fault.Chain(err))
 	}
 }
 

@@ -48,6 +48,8 @@ func Policy() serve.Policy {
 	add(registryv1.QuestionService_ServiceDesc, runner, "AnswerQuestion")
 	add(registryv1.QuestionService_ServiceDesc, owner, "ListQuestions")
 	add(registryv1.QuestionService_ServiceDesc, ends(owner), "WatchQuestions")
+	add(registryv1.PinService_ServiceDesc, runner, "ReportTools", "ListPins")
+	add(registryv1.PinService_ServiceDesc, owner, "ResolvePins")
 	add(registryv1.IdentityService_ServiceDesc, owner, "NoteIdentityChange")
 	add(registryv1.RoutingService_ServiceDesc, owner, "ResolveRoute", "ListBindings", "SetBindings")
 	add(registryv1.ChannelService_ServiceDesc, owner, "AcceptMessages")

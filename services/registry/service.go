@@ -30,6 +30,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/leases"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/peer"
+	"github.com/theclaw/agents/services/registry/internal/pins"
 	"github.com/theclaw/agents/services/registry/internal/prune"
 	"github.com/theclaw/agents/services/registry/internal/routing"
 	"github.com/theclaw/agents/services/registry/internal/sessions"
@@ -54,6 +55,7 @@ type Service struct {
 	deliveries *deliveries.Service
 	approvals  *approvals.Service
 	questions  *approvals.Questions
+	pins       *pins.Service
 	workdirs   registryv1.WorkdirServiceServer
 	routing    *routing.Service
 	channels   *channels.Service
@@ -77,6 +79,7 @@ type parts struct {
 	starts    agents.Store
 	approvals store.Approvals
 	questions store.Questions
+	pins      store.Pins
 	quota     *admission.Quota
 	workdirs  registryv1.WorkdirServiceServer
 	table     authority.Authority
@@ -130,7 +133,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 		return nil, errors.Join(err, s.end())
 	}
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, questions: r.Questions, quota: r.Quota, workdirs: workdirs.None{},
+		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		generation: r.Generation, revisions: r.Revisions,
 	})
@@ -149,7 +152,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 	}
 	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, questions: r.Questions, quota: r.Quota,
+		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, quota: r.Quota,
 		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		revisions: r.Revisions,
@@ -188,6 +191,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	cancelWaits := func(ctx context.Context, agent, turn, by string) error {
 		return errors.Join(s.approvals.Cancel(ctx, agent, turn), s.questions.Cancel(ctx, agent, turn, by))
 	}
+	s.pins = pins.New(pins.Deps{Faults: p.Faults, Home: p.agents, Pins: p.pins})
 	s.agents = agents.New(agents.Deps{
 		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents, CancelWaits: cancelWaits,
 		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Approvals: p.approvals, Questions: p.questions, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
@@ -202,16 +206,16 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	})
 	s.turns = turns.New(turns.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota, CancelWaits: cancelWaits,
-		Approvals: s.approvals,
-		Memory:    &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
+		Approvals: s.approvals, Pins: s.pins,
+		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 	})
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits, Generation: p.generation})
 	router := routing.NewRouter(routing.Deps{Faults: p.Faults, Home: p.agents, Agents: p.agents, Store: p.engine, Revisions: p.revisions})
 	s.routing = routing.New(router)
 	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
-	s.settings = settings.New(p.agents, p.revisions)
-	s.listed = &listed{home: p.agents, agents: s.agents, states: p.engine, log: d.Logger}
+	s.settings = settings.New(p.agents, p.revisions, s.pins)
+	s.listed = &listed{home: p.agents, agents: s.agents, prune: s.pins.Prune, states: p.engine, log: d.Logger}
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was
@@ -250,6 +254,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
 	registryv1.RegisterApprovalServiceServer(r, s.approvals)
 	registryv1.RegisterQuestionServiceServer(r, s.questions)
+	registryv1.RegisterPinServiceServer(r, s.pins)
 	registryv1.RegisterWorkdirServiceServer(r, s.workdirs)
 	registryv1.RegisterIdentityServiceServer(r, identities{})
 	registryv1.RegisterRoutingServiceServer(r, s.routing)

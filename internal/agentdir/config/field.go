@@ -702,9 +702,9 @@ func lastingOrZero(low, high time.Duration) Rule {
 const leastChars = 64
 
 var (
-	idRule   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	idRule     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 	serverRule = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
+	nameRule   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
 )
 
 func agentID(v any) string {

@@ -181,8 +181,14 @@ func (s Server) problem(given map[string]ast.Node) (attribute, problem string) {
 		attribute string
 		check     func() string
 	}{
-		{"command", s.commandProblem}, {"url", s.urlProblem}, {"env", s.envProblem}, {"headers", s.headersProblem},
-		{"network", s.networkProblem}, {"paths", s.pathsProblem}, {"tools", s.toolsProblem}, {"classes", s.classesProblem},
+		{"command", s.commandProblem},
+		{"url", s.urlProblem},
+		{"env", s.envProblem},
+		{"headers", s.headersProblem},
+		{"network", s.networkProblem},
+		{"paths", s.pathsProblem},
+		{"tools", s.toolsProblem},
+		{"classes", s.classesProblem},
 	} {
 		if given[c.attribute] == nil {
 			continue

@@ -46,6 +46,41 @@ func Set(in Layers, key, value string) ([]byte, error) {
 	return out, nil
 }
 
+// SetHomeValue returns the file of a home with the value at a path of keys replaced by one-line YAML, or with the key
+// removed when that is empty, everything else byte for byte as it was, and whether the key was there. Errors are
+// [*Error]; the result is that of a file that [ParseHome] reads.
+func SetHomeValue(f File, path []string, value string) (data []byte, existed bool, err error) {
+	full := strings.Join(path, ".")
+	fail := func(text string) ([]byte, bool, error) {
+		return nil, false, &Error{Problems: []Problem{{File: f.Name, Key: full, Text: text}}}
+	}
+	doc, err := yamldoc.ParseUpTo(f.Data, yamldoc.MaxHome)
+	if err != nil {
+		_, err = ParseHome(f) // says the same with the place shown
+		return nil, false, err
+	}
+	path = spelled(doc.Root(), path)
+	existed = doc.Has(path)
+	switch {
+	case strings.ContainsAny(value, "\r\n"):
+		return fail(full + " must be one line of YAML")
+	case value != "":
+		data, err = doc.Set(path, value)
+	case existed:
+		data, err = doc.Remove(path)
+	default:
+		data = f.Data
+	}
+	if errors.Is(err, yamldoc.ErrInPlace) {
+		return fail(full + " cannot be changed without touching the lines around it; edit the file by hand")
+	}
+	if err != nil {
+		return fail(err.Error())
+	}
+	_, err = ParseHome(File{f.Name, data})
+	return data, existed, err
+}
+
 // spelled is a path with the spellings that its keys have in a document.
 func spelled(n ast.Node, path []string) []string {
 	out := slices.Clone(path)

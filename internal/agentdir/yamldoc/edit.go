@@ -256,6 +256,26 @@ func (e *editor) block(kv *ast.MappingValueNode, head, tail, flow string) bool {
 	return true
 }
 
+// remove takes out the lines of a key, those that are indented deeper included.
+func (e *editor) remove(kv *ast.MappingValueNode) bool {
+	first, column := Position(kv)
+	last := max(first, lastLine(kv.Value))
+	if first < 1 || last > len(e.lines) || strings.TrimSpace(e.lines[first-1][:min(column-1, len(e.lines[first-1]))]) != "" {
+		return false
+	}
+	for j := last; j < len(e.lines); j++ {
+		text := strings.TrimRight(e.lines[j], " \t\r")
+		if depth := len(text) - len(strings.TrimLeft(text, " ")); text != "" && depth < column {
+			break
+		} else if text != "" {
+			last = j + 1
+		}
+	}
+	e.final = e.final || last == len(e.lines)
+	e.lines = append(e.lines[:first-1:first-1], e.lines[last:]...)
+	return true
+}
+
 // setBlock exchanges the lines of a key at the top, or adds them at the end.
 func (e *editor) setBlock(n ast.Node, key string, lines []string) bool {
 	if m, ok := n.(*ast.MappingNode); ok && m.IsFlowStyle {

@@ -3,7 +3,10 @@ package yamldoc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // ErrInPlace says that the document is written in a way that cannot be changed in place
@@ -27,9 +30,62 @@ func (d *Doc) Set(path []string, flow string) ([]byte, error) {
 		return nil, fmt.Errorf("set %s: %w", strings.Join(path, "."), ErrInPlace)
 	}
 	out := e.bytes()
-	after, err := Parse(out)
+	after, err := ParseUpTo(out, MaxHome)
 	if err != nil || !sameBut(flatten(d.root), flatten(after.root), path, flatten(want.root)) {
 		return nil, fmt.Errorf("set %s: %w", strings.Join(path, "."), ErrInPlace)
+	}
+	return out, nil
+}
+
+// Has reports whether the document has a key.
+func (d *Doc) Has(path []string) bool {
+	_, found := find(d.root, path)
+	return found
+}
+
+// find returns the entries from the top down to a key, as far as they are there.
+func find(n ast.Node, path []string) (way []*ast.MappingValueNode, found bool) {
+	for _, name := range path {
+		pairs, _ := Pairs(n)
+		i := slices.IndexFunc(pairs, func(kv *ast.MappingValueNode) bool { return kv.Key.(*ast.StringNode).Value == name })
+		if i < 0 {
+			return way, false
+		}
+		way, n = append(way, pairs[i]), pairs[i].Value
+	}
+	return way, len(way) > 0
+}
+
+// Remove returns the document without a key that it has, and without the groups that held nothing else. Comments
+// inside of them go with it. The result is read again and compared with the original as by [Doc.Set].
+func (d *Doc) Remove(path []string) ([]byte, error) {
+	refuse := fmt.Errorf("remove %s: %w", strings.Join(path, "."), ErrInPlace)
+	way, found := find(d.root, path)
+	if !found {
+		return nil, refuse
+	}
+	at := len(way) - 1
+	for at > 0 {
+		if siblings, _ := Pairs(way[at-1].Value); len(siblings) > 1 {
+			break
+		}
+		at--
+	}
+	parent := d.root
+	if at > 0 {
+		parent = way[at-1].Value
+	}
+	if m, ok := parent.(*ast.MappingNode); ok && m.IsFlowStyle {
+		return nil, refuse
+	}
+	e := newEditor(d.data)
+	if !e.remove(way[at]) {
+		return nil, refuse
+	}
+	out := e.bytes()
+	after, err := ParseUpTo(out, MaxHome)
+	if err != nil || !sameBut(flatten(d.root), flatten(after.root), path[:at+1], nil) {
+		return nil, refuse
 	}
 	return out, nil
 }

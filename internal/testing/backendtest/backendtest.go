@@ -76,6 +76,7 @@ type World struct {
 	Deliveries registryv1.DeliveryServiceClient
 	Approvals  registryv1.ApprovalServiceClient
 	Question   registryv1.QuestionServiceClient
+	Pins       registryv1.PinServiceClient
 	Routing    registryv1.RoutingServiceClient
 	Channels   registryv1.ChannelServiceClient
 	Sessions   registryv1.SessionServiceClient
@@ -89,7 +90,7 @@ func (w *World) connect(conn grpc.ClientConnInterface) {
 	w.Agents, w.Threads = registryv1.NewAgentServiceClient(conn), registryv1.NewThreadServiceClient(conn)
 	w.Leases, w.Turns = registryv1.NewLeaseServiceClient(conn), registryv1.NewTurnServiceClient(conn)
 	w.Deliveries, w.Approvals = registryv1.NewDeliveryServiceClient(conn), registryv1.NewApprovalServiceClient(conn)
-	w.Question = registryv1.NewQuestionServiceClient(conn)
+	w.Question, w.Pins = registryv1.NewQuestionServiceClient(conn), registryv1.NewPinServiceClient(conn)
 	w.Routing, w.Channels = registryv1.NewRoutingServiceClient(conn), registryv1.NewChannelServiceClient(conn)
 	w.Sessions, w.Homes = registryv1.NewSessionServiceClient(conn), registryv1.NewHomeServiceClient(conn)
 }

@@ -87,6 +87,7 @@ type Registry struct {
 	Engine    Engine
 	Approvals store.Approvals
 	Questions store.Questions
+	Pins      store.Pins
 	Revisions store.Revisions
 	Workdirs  store.Workdirs
 	Quota     *admission.Quota
@@ -130,7 +131,7 @@ func New(e Engine, o Options) *Registry {
 	})
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
-	r.Table, r.Approvals, r.Questions, r.Quota = r.table, counts, counts, admission.New(counts)
+	r.Table, r.Approvals, r.Questions, r.Pins, r.Quota = r.table, counts, counts, counts, admission.New(counts)
 	r.Revisions = counts
 	r.central = &central{rows: counts, over: o.Home, notify: func() { r.notify(store.NoticeSettings, "") }}
 	r.Files = newFiles(e.Agents(), o.Home, r.central, func(id string) { r.notify(store.NoticeSettings, id) })

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -114,4 +116,30 @@ func (s *central) Replace(ctx context.Context, text []byte, version string) (str
 		return "", agentdir.Invalid(err)
 	}
 	return s.put(ctx, text, version)
+}
+
+// SetValue sets or removes one key in the row; a change of another registry in between is no problem, once.
+func (s *central) SetValue(ctx context.Context, path []string, value string) (now layer.HomeSettings, existed bool, err error) {
+	for again := false; ; again = true {
+		data, version, err := s.rows.HomeFile(ctx, centralFile)
+		if err != nil {
+			return now, false, err
+		}
+		next, existed, err := layer.SetHomeValue(layer.File{Name: centralFile, Data: data}, path, value)
+		if err == nil {
+			err = layer.CheckCentral(layer.File{Name: centralFile, Data: next})
+		}
+		if err != nil {
+			return now, false, agentdir.Invalid(err)
+		}
+		if now, err = layer.ReadHome(layer.File{Name: centralFile, Data: next}); err != nil {
+			return now, false, agentdir.Invalid(err)
+		}
+		if now.Version = version; !bytes.Equal(next, data) {
+			now.Version, err = s.put(ctx, next, version)
+		}
+		if !errors.Is(err, store.ErrMoved) || again {
+			return now, existed, err
+		}
+	}
 }

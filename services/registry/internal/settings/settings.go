@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -37,6 +38,15 @@ type Home interface {
 	// returns the new one. Errors: CONFIG_INVALID; store.ErrMoved; FAILED_PRECONDITION where
 	// the settings are a file.
 	Replace(ctx context.Context, text []byte, version string) (string, error)
+	// SetValue sets one key to a value in YAML, or removes it when that is empty, and returns
+	// the new settings and whether the key was there. Errors: CONFIG_INVALID; store.ErrMoved;
+	// FAILED_PRECONDITION where the settings are a theclaw.json5.
+	SetValue(ctx context.Context, path []string, value string) (now layer.HomeSettings, existed bool, err error)
+}
+
+// Pins forgets the tools of MCP servers that are removed.
+type Pins interface {
+	Prune(ctx context.Context, servers []layer.Server) error
 }
 
 // Revisions answers the revisions of the bindings.
@@ -49,10 +59,11 @@ type Service struct {
 	registryv1.UnimplementedHomeServiceServer
 	home      Home
 	revisions Revisions
+	pins      Pins
 }
 
 // New returns the service.
-func New(h Home, r Revisions) *Service { return &Service{home: h, revisions: r} }
+func New(h Home, r Revisions, p Pins) *Service { return &Service{home: h, revisions: r, pins: p} }
 
 // GetHomeConfig answers the settings as they are written.
 func (s *Service) GetHomeConfig(ctx context.Context, _ *registryv1.GetHomeConfigRequest) (*registryv1.GetHomeConfigResponse, error) {
@@ -77,11 +88,30 @@ func (s *Service) GetHomeConfig(ctx context.Context, _ *registryv1.GetHomeConfig
 // SetHomeConfig replaces the sections that registries share.
 func (s *Service) SetHomeConfig(ctx context.Context, req *registryv1.SetHomeConfigRequest) (*registryv1.SetHomeConfigResponse, error) {
 	version, err := s.home.Replace(ctx, []byte(req.GetText()), req.GetVersion())
-	if errors.Is(err, store.ErrMoved) {
-		return nil, fault.New(codes.Aborted, fault.InvalidArgument, "the settings have another version now", "read them again and repeat the change")
-	}
 	if err != nil {
-		return nil, err
+		return nil, moved(err)
 	}
 	return &registryv1.SetHomeConfigResponse{Version: version}, nil
+}
+
+func moved(err error) error {
+	if errors.Is(err, store.ErrMoved) {
+		return fault.New(codes.Aborted, fault.InvalidArgument, "the settings have another version now", "read them again and repeat the change")
+	}
+	return err
+}
+
+// SetHomeValue sets or removes one key. The tools of an MCP server that is removed are forgotten before the
+// response, so that a server which is added next under its name has none of its approvals.
+func (s *Service) SetHomeValue(ctx context.Context, req *registryv1.SetHomeValueRequest) (*registryv1.SetHomeValueResponse, error) {
+	now, existed, err := s.home.SetValue(ctx, req.GetPath(), req.GetValue())
+	if err != nil {
+		return nil, moved(err)
+	}
+	if req.GetPath()[0] == "mcp" {
+		if err := s.pins.Prune(ctx, now.Servers); err != nil {
+			return nil, err
+		}
+	}
+	return &registryv1.SetHomeValueResponse{Version: now.Version, Existed: existed}, nil
 }

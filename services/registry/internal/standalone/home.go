@@ -36,3 +36,8 @@ func (f Files) Written(context.Context) (settings.Written, error) {
 func (f Files) Replace(context.Context, []byte, string) (string, error) {
 	return "", fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the settings of this home are a file", "edit theclaw.yaml in "+f.home.Path())
 }
+
+// SetValue sets or removes one key in the file of the home.
+func (f Files) SetValue(_ context.Context, path []string, value string) (now layer.HomeSettings, existed bool, err error) {
+	return f.home.SetValue(path, value)
+}

@@ -89,6 +89,12 @@ type Approvals interface {
 	Used(ctx context.Context, agent string, use *registryv1.ExecUse)
 }
 
+// Pins knows which tools of MCP servers are approved.
+type Pins interface {
+	// Pinned adds them to the servers of a turn.
+	Pinned(ctx context.Context, servers []*registryv1.McpServer) error
+}
+
 // Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
@@ -101,6 +107,7 @@ type Deps struct {
 	Memory     *memory.Files
 	Quota      *admission.Quota
 	Approvals  Approvals
+	Pins       Pins
 	Generation *store.Generation
 	// CancelWaits ends the questions and approvals that a turn waits for.
 	CancelWaits func(ctx context.Context, agent, turn, by string) error

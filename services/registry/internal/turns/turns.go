@@ -54,10 +54,14 @@ func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConf
 	return &registryv1.GetTurnConfigResponse{Config: out}, err
 }
 
-// config is what a turn gets of the settings of an agent and of what people have decided on commands.
+// config is what a turn gets of the settings of an agent and of what people have decided on commands and on
+// the tools of MCP servers.
 func (s *Service) config(ctx context.Context, agent string, set *agentdir.Agent) (*registryv1.TurnConfig, error) {
 	out := wire.TurnConfig(set)
-	return out, s.Approvals.Bound(ctx, agent, out)
+	if err := s.Approvals.Bound(ctx, agent, out); err != nil {
+		return nil, err
+	}
+	return out, s.Pins.Pinned(ctx, out.GetMcp())
 }
 
 // BeginTurn claims an event (T1) and records it (T2).

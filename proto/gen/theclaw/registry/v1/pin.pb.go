@@ -473,7 +473,8 @@ type ResolvePinsRequest struct {
 	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
 	// approve them, else deny them.
 	Approve bool `protobuf:"varint,3,opt,name=approve,proto3" json:"approve,omitempty"`
-	// digest of the ListPinsResponse that was shown, for the same server.
+	// digest of the ListPinsResponse that was shown, for the same server. It covers what
+	// was reported, so that a call whose response was lost may be repeated.
 	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

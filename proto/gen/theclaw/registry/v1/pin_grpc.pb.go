@@ -35,14 +35,16 @@ type PinServiceClient interface {
 	// ReportTools replaces what a server offers by its present list, and answers what
 	// becomes of each tool. A report without a change writes nothing. NOT_FOUND
 	// (MCP_SERVER_NOT_FOUND) for a server that the settings do not have;
-	// INVALID_ARGUMENT for two tools of one name or a description that is no JSON object.
+	// INVALID_ARGUMENT for two tools of one name, a name with control characters, a
+	// description that is no JSON object, and descriptions of more than 1 MiB together.
 	ReportTools(ctx context.Context, in *ReportToolsRequest, opts ...grpc.CallOption) (*ReportToolsResponse, error)
 	// ListPins lists the tools of servers, by server and name: what each one reported
 	// last, and what of it is approved. Tools of servers that the settings do not have
-	// are not in it.
+	// are not in it. RESOURCE_EXHAUSTED (OVERLOADED) when those of all servers are too
+	// large for one response: list them by server.
 	ListPins(ctx context.Context, in *ListPinsRequest, opts ...grpc.CallOption) (*ListPinsResponse, error)
-	// ResolvePins approves or denies tools of a server as it has reported them last.
-	// NOT_FOUND (MCP_SERVER_NOT_FOUND, TOOL_NOT_FOUND); FAILED_PRECONDITION
+	// ResolvePins approves or denies tools of a server as it has reported them last. A
+	// tool that was approved and is gone can be denied alone: it is forgotten. NOT_FOUND (MCP_SERVER_NOT_FOUND, TOOL_NOT_FOUND); FAILED_PRECONDITION
 	// (MCP_PIN_CHANGED) when the server has reported other tools than those of the
 	// digest, and nothing is changed.
 	ResolvePins(ctx context.Context, in *ResolvePinsRequest, opts ...grpc.CallOption) (*ResolvePinsResponse, error)
@@ -97,14 +99,16 @@ type PinServiceServer interface {
 	// ReportTools replaces what a server offers by its present list, and answers what
 	// becomes of each tool. A report without a change writes nothing. NOT_FOUND
 	// (MCP_SERVER_NOT_FOUND) for a server that the settings do not have;
-	// INVALID_ARGUMENT for two tools of one name or a description that is no JSON object.
+	// INVALID_ARGUMENT for two tools of one name, a name with control characters, a
+	// description that is no JSON object, and descriptions of more than 1 MiB together.
 	ReportTools(context.Context, *ReportToolsRequest) (*ReportToolsResponse, error)
 	// ListPins lists the tools of servers, by server and name: what each one reported
 	// last, and what of it is approved. Tools of servers that the settings do not have
-	// are not in it.
+	// are not in it. RESOURCE_EXHAUSTED (OVERLOADED) when those of all servers are too
+	// large for one response: list them by server.
 	ListPins(context.Context, *ListPinsRequest) (*ListPinsResponse, error)
-	// ResolvePins approves or denies tools of a server as it has reported them last.
-	// NOT_FOUND (MCP_SERVER_NOT_FOUND, TOOL_NOT_FOUND); FAILED_PRECONDITION
+	// ResolvePins approves or denies tools of a server as it has reported them last. A
+	// tool that was approved and is gone can be denied alone: it is forgotten. NOT_FOUND (MCP_SERVER_NOT_FOUND, TOOL_NOT_FOUND); FAILED_PRECONDITION
 	// (MCP_PIN_CHANGED) when the server has reported other tools than those of the
 	// digest, and nothing is changed.
 	ResolvePins(context.Context, *ResolvePinsRequest) (*ResolvePinsResponse, error)
