@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner"
@@ -46,7 +47,9 @@ func newMCP(t *testing.T, servers, settings string) *mcpHome {
 
 func (m *mcpHome) start(name string) *runnerpb.Server {
 	m.t.Helper()
-	r, err := m.shop.StartServer(m.t.Context(), &runnerpb.StartServerRequest{AgentId: "a1", Server: name})
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
+	defer cancel()
+	r, err := m.shop.StartServer(ctx, &runnerpb.StartServerRequest{AgentId: "a1", Server: name})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -122,7 +125,7 @@ func TestMCPServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMCP(t, "    good: {command: [PROGRAM], env: {MCPTEST: good, TOKEN: 'file:"+secret+"'}, tools: {deny: [fail]}, classes: {change: read}}\n", "")
-	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "not available here") {
+	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "not offered") {
 		t.Errorf("before it is approved: %s", text)
 	}
 	if s := m.start("good"); s.GetState() != runnerpb.ServerState_SERVER_STATE_UP || s.GetTools() != 9 || s.GetProtocol() == "" {
@@ -149,7 +152,7 @@ func TestMCPServer(t *testing.T) {
 	if text := m.call(`good__echo {"text":7}`); !strings.Contains(text, "text must be of type string") {
 		t.Errorf("bad arguments: %s", text)
 	}
-	if text := m.call(`good__fail {"text":""}`); !strings.Contains(text, "not available") {
+	if text := m.call(`good__fail {"text":""}`); !strings.Contains(text, "not offered") {
 		t.Errorf("a tool that the settings leave out: %s", text)
 	}
 	if text := m.call(`good__env {"text":"TOKEN"}`); strings.Contains(text, "hunter") || !strings.Contains(text, "{{secret:TOKEN}}") || !strings.Contains(text, "in good") {
@@ -279,6 +282,7 @@ func TestMCPServerDown(t *testing.T) {
 func TestMCPToolChanges(t *testing.T) {
 	m := newMCP(t, goodServer, "")
 	m.start("good")
+	_, old := m.listed("good")
 	m.approve("good")
 	if text := m.call(`good__change {"text":""}`); !strings.Contains(text, "changed") {
 		t.Fatal(text)
@@ -287,10 +291,10 @@ func TestMCPToolChanges(t *testing.T) {
 		pins, _ := m.listed("good")
 		return pins["echo"].GetState() == registrypb.PinState_PIN_STATE_CHANGED
 	})
-	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "not available here") {
+	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "not offered") {
 		t.Errorf("after the change: %s", text)
 	}
-	pins, digest := m.listed("good")
+	pins, _ := m.listed("good")
 	if p := pins["echo"]; strings.Contains(p.GetApproved(), "something else") || !strings.Contains(p.GetReported(), "something else") {
 		t.Errorf("pin: %v", p)
 	}
@@ -298,8 +302,8 @@ func TestMCPToolChanges(t *testing.T) {
 	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "hi") {
 		t.Errorf("after the approval: %s", text)
 	}
-	if _, err := m.pins.ResolvePins(t.Context(), &registrypb.ResolvePinsRequest{Server: "good", Tools: []string{"echo"}, Digest: digest}); err == nil {
-		t.Error("a decision on what is not shown any more was taken")
+	if _, err := m.pins.ResolvePins(t.Context(), &registrypb.ResolvePinsRequest{Server: "good", Tools: []string{"echo"}, Digest: old}); !fault.Is(err, fault.MCPPinChanged) {
+		t.Errorf("a decision on what is not there any more: %v", err)
 	}
 	r, err := m.shop.StartServer(t.Context(), &runnerpb.StartServerRequest{AgentId: "a1", Server: "good", Restart: true})
 	if err != nil || r.GetServer().GetState() != runnerpb.ServerState_SERVER_STATE_UP {
@@ -374,10 +378,8 @@ func TestHostileMCPServers(t *testing.T) {
 			continue
 		}
 		bounded++
-		if c.tools > 0 {
-			m.approve(name)
-		}
 		if c.call != "" {
+			m.approve(name)
 			if text := m.call(name + `__plain {}`); !strings.Contains(text, c.call) || len(text) > 64<<10 {
 				t.Errorf("%s: the call: %.300q", name, text)
 			}
@@ -387,9 +389,21 @@ func TestHostileMCPServers(t *testing.T) {
 	if d := pins["plain"].GetApproved(); len(d) > 4<<10 || strings.ContainsAny(d, "\x1b\u202e\u200b") || strings.Contains(d, `\u001b`) {
 		t.Errorf("instructions: %q", d)
 	}
-	tools := m.tools()
-	if len(tools) > 128 {
-		t.Errorf("%d tools are offered", len(tools))
+	m.approve("many")
+	all, err := m.shop.ListTools(t.Context(), &runnerpb.ListToolsRequest{AgentId: "a1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered := 0
+	for _, tool := range all.GetTools() {
+		if tool.GetDenied() == "" {
+			offered++
+		} else if tool.GetServer() != "" && !strings.Contains(tool.GetDenied(), "a model gets at most 128 tools, and there are ") {
+			t.Errorf("%s: %s", tool.GetName(), tool.GetDenied())
+		}
+	}
+	if offered != 128 {
+		t.Errorf("%d tools are offered", offered)
 	}
 	t.Logf("mcp-hostile: servers=%d bounded=%d", len(traps), bounded)
 }

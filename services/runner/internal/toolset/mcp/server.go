@@ -335,7 +335,7 @@ func read(ctx context.Context, x *session) (tools []description, problems []stri
 			break
 		}
 		if page+1 == maxPages {
-			problems = append(problems, fmt.Sprintf("the list has more than %d pages", maxPages))
+			problems = slices.Insert(problems, 0, fmt.Sprintf("the list has more than %d pages", maxPages))
 			break
 		}
 		params.Cursor = r.NextCursor
