@@ -43,10 +43,6 @@ const (
 	SessionKeyInvalid = "SESSION_KEY_INVALID"
 	// ToolNotFound: the runner has no such tool.
 	ToolNotFound = "TOOL_NOT_FOUND"
-	// MCPServerNotFound: the settings have no such MCP server.
-	MCPServerNotFound = "MCP_SERVER_NOT_FOUND"
-	// MCPPinChanged: the MCP server has reported other tools than those that were shown.
-	MCPPinChanged = "MCP_PIN_CHANGED"
 	// ProcessNotFound: the conversation has no such process in the background.
 	ProcessNotFound = "PROCESS_NOT_FOUND"
 	// EventTooLarge: an event is over 1 MiB.
@@ -95,6 +91,10 @@ const (
 	VersionConflict = "VERSION_CONFLICT"
 	// QuestionNotFound: there is no question with this id.
 	QuestionNotFound = "QUESTION_NOT_FOUND"
+	// McpServerNotFound: the settings have no MCP server of this name.
+	McpServerNotFound = "MCP_SERVER_NOT_FOUND"
+	// McpPinChanged: the MCP server has reported other tools than those that were shown.
+	McpPinChanged = "MCP_PIN_CHANGED"
 	// QuestionClosed: the question was answered or canceled, or has expired.
 	QuestionClosed = "QUESTION_CLOSED"
 	// AnswerInvalid: the answer is none of the options, where only those count.

@@ -76,8 +76,8 @@ func (w pinWorld) decided(want string, approve bool, tools ...string) {
 // turnPins is what a turn of the agent would have.
 func (w pinWorld) turnPins() string {
 	w.Helper()
-	r, err := w.Agents.GetAgentConfig(w.Context(), &registryv1.GetAgentConfigRequest{AgentId: "a1"})
-	for _, m := range backendtest.Must(w.T, r, err).GetMcp() {
+	r, err := w.Turns.GetTurnConfig(w.Context(), &registryv1.GetTurnConfigRequest{AgentId: "a1"})
+	for _, m := range backendtest.Must(w.T, r, err).GetConfig().GetMcp() {
 		if m.GetName() == "github" {
 			return m.GetPins()
 		}
@@ -150,7 +150,7 @@ func testPinsAreApprovedAsShown(t *testing.T, o backendtest.Options) {
 	w.report(described("a", "1"))
 	shown := w.list().GetDigest()
 	w.report(described("a", "evil"))
-	if _, err := w.resolve(true, shown); !fault.Is(err, fault.MCPPinChanged) || status.Code(err) != codes.FailedPrecondition {
+	if _, err := w.resolve(true, shown); !fault.Is(err, fault.McpPinChanged) || status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("approved what was not shown: %v", err)
 	}
 	if got := stateText(w.list().GetPins()); got != "a new" {
@@ -165,7 +165,7 @@ func testPinsAreApprovedAsShown(t *testing.T, o backendtest.Options) {
 	class := described("a", "1")
 	class.Class = "read"
 	w.report(class)
-	if _, err := w.resolve(true, shown); !fault.Is(err, fault.MCPPinChanged) {
+	if _, err := w.resolve(true, shown); !fault.Is(err, fault.McpPinChanged) {
 		t.Errorf("with another class: %v", err)
 	}
 }
@@ -202,9 +202,9 @@ func testPinRefusals(t *testing.T, o backendtest.Options) {
 		reason string
 		fix    string
 	}{
-		{"list", noServer, codes.NotFound, fault.MCPServerNotFound, "did you mean github?"},
-		{"report", noReport, codes.NotFound, fault.MCPServerNotFound, "agentctl mcp list"},
-		{"resolve", noResolve, codes.NotFound, fault.MCPServerNotFound, ""},
+		{"list", noServer, codes.NotFound, fault.McpServerNotFound, "did you mean github?"},
+		{"report", noReport, codes.NotFound, fault.McpServerNotFound, "agentctl mcp list"},
+		{"resolve", noResolve, codes.NotFound, fault.McpServerNotFound, ""},
 		{"the runner resolves", byRunner, codes.PermissionDenied, fault.PermissionDenied, ""},
 		{"the deliverer lists", byDeliverer, codes.PermissionDenied, fault.PermissionDenied, ""},
 		{"tool", noTool, codes.NotFound, fault.ToolNotFound, "did you mean list_issues?"},

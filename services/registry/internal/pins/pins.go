@@ -107,7 +107,7 @@ func (s *Service) known(ctx context.Context, server string) error {
 	if near := config.Nearest(server, names); near != "" {
 		fix = "did you mean " + near + "? " + fix
 	}
-	return fault.New(codes.NotFound, fault.MCPServerNotFound, fmt.Sprintf("theclaw.yaml has no MCP server %s", boundary.Name(server)), fix)
+	return fault.New(codes.NotFound, fault.McpServerNotFound, fmt.Sprintf("theclaw.yaml has no MCP server %s", boundary.Name(server)), fix)
 }
 
 func (s *Service) servers(ctx context.Context) (names []string, err error) {
@@ -222,7 +222,7 @@ func (s *Service) ResolvePins(ctx context.Context, req *registryv1.ResolvePinsRe
 	var after []store.Pin
 	err := s.Pins.ChangePins(ctx, req.GetServer(), func(before []store.Pin) ([]store.Pin, error) {
 		if digest(before) != req.GetDigest() {
-			return nil, fault.New(codes.FailedPrecondition, fault.MCPPinChanged, fmt.Sprintf("the MCP server %s has reported other tools since they were shown", req.GetServer()),
+			return nil, fault.New(codes.FailedPrecondition, fault.McpPinChanged, fmt.Sprintf("the MCP server %s has reported other tools since they were shown", req.GetServer()),
 				fmt.Sprintf("nothing was changed; look at them again with 'agentctl mcp diff %s'", req.GetServer()))
 		}
 		chosen, err := choose(before, req)

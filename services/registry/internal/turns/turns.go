@@ -54,8 +54,8 @@ func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConf
 	return &registryv1.GetTurnConfigResponse{Config: out}, err
 }
 
-// config is what a turn gets of the settings of an agent and of what people have decided on commands and on
-// the tools of MCP servers.
+// config is what a turn gets of the settings of an agent and of what people have decided on commands and on the tools
+// of MCP servers.
 func (s *Service) config(ctx context.Context, agent string, set *agentdir.Agent) (*registryv1.TurnConfig, error) {
 	out := wire.TurnConfig(set)
 	if err := s.Approvals.Bound(ctx, agent, out); err != nil {

@@ -2175,6 +2175,182 @@ func (x *TurnConfig) GetMcp() []*McpServer {
 	return nil
 }
 
+// McpServer is a server of tools that the settings name.
+type McpServer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the server.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// command starts it, on the machine of the runner; empty: it is at url.
+	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	// url of a server of the streamable HTTP transport.
+	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
+	// env of the command: each value is a text, env:NAME or file:PATH.
+	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// headers of each request to url: each value is env:NAME, file:PATH, or a text with
+	// {{secret:NAME}} in it.
+	Headers map[string]string `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// in_workdir starts the command in the working directory of the agent, else in a
+	// directory of its own.
+	InWorkdir bool `protobuf:"varint,6,opt,name=in_workdir,json=inWorkdir,proto3" json:"in_workdir,omitempty"`
+	// paths are files and directories of the machine that the command may read.
+	Paths []string `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
+	// unconfined starts the command without a sandbox.
+	Unconfined bool `protobuf:"varint,8,opt,name=unconfined,proto3" json:"unconfined,omitempty"`
+	// network of the host is open to the command.
+	Network bool `protobuf:"varint,9,opt,name=network,proto3" json:"network,omitempty"`
+	// network_hosts are the hosts that the command reaches by HTTP and HTTPS.
+	NetworkHosts []string `protobuf:"bytes,10,rep,name=network_hosts,json=networkHosts,proto3" json:"network_hosts,omitempty"`
+	// allow and deny are patterns of tools by their names at the server: those that are
+	// denied, or that are not allowed where allow is not empty, are left out.
+	Allow []string `protobuf:"bytes,11,rep,name=allow,proto3" json:"allow,omitempty"`
+	// deny is the other list.
+	Deny []string `protobuf:"bytes,12,rep,name=deny,proto3" json:"deny,omitempty"`
+	// classes of tools by their names at the server: read, idempotent or effect.
+	Classes map[string]string `protobuf:"bytes,13,rep,name=classes,proto3" json:"classes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// timeout of a call without progress.
+	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// pins names the approved tools of the server; another value means that they have
+	// changed. Empty: none is approved.
+	Pins          string `protobuf:"bytes,15,opt,name=pins,proto3" json:"pins,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpServer) Reset() {
+	*x = McpServer{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpServer) ProtoMessage() {}
+
+func (x *McpServer) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
+func (*McpServer) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *McpServer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *McpServer) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *McpServer) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *McpServer) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *McpServer) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *McpServer) GetInWorkdir() bool {
+	if x != nil {
+		return x.InWorkdir
+	}
+	return false
+}
+
+func (x *McpServer) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *McpServer) GetUnconfined() bool {
+	if x != nil {
+		return x.Unconfined
+	}
+	return false
+}
+
+func (x *McpServer) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *McpServer) GetNetworkHosts() []string {
+	if x != nil {
+		return x.NetworkHosts
+	}
+	return nil
+}
+
+func (x *McpServer) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *McpServer) GetDeny() []string {
+	if x != nil {
+		return x.Deny
+	}
+	return nil
+}
+
+func (x *McpServer) GetClasses() map[string]string {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *McpServer) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *McpServer) GetPins() string {
+	if x != nil {
+		return x.Pins
+	}
+	return ""
+}
+
 // ProcessLimits bound programs that tools run.
 type ProcessLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2194,7 +2370,7 @@ type ProcessLimits struct {
 
 func (x *ProcessLimits) Reset() {
 	*x = ProcessLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2382,7 @@ func (x *ProcessLimits) String() string {
 func (*ProcessLimits) ProtoMessage() {}
 
 func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2395,7 @@ func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
 func (*ProcessLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProcessLimits) GetMax() int32 {
@@ -2274,7 +2450,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2462,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2475,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -2330,6 +2506,70 @@ func (x *WebSearch) GetResults() int32 {
 	return 0
 }
 
+// Secret is a value that requests may carry to some hosts.
+type Secret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name by which a request names it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// ref is where the runner finds the value: env:NAME or file:PATH.
+	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	// hosts to which it may be sent.
+	Hosts         []string `protobuf:"bytes,3,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Secret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Secret) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Secret) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
 // ToolLimits bound the calls of tools; what is 0 has the default of the runner.
 type ToolLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2353,7 +2593,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2605,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2618,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -2446,7 +2686,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2458,7 +2698,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2471,7 +2711,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -2511,7 +2751,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2763,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2536,7 +2776,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -2585,7 +2825,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2837,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2850,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -2692,7 +2932,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2944,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2957,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -2784,7 +3024,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +3036,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +3049,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -2846,7 +3086,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +3098,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +3111,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -2901,7 +3141,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3153,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3166,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ContextFile) GetName() string {
@@ -2990,7 +3230,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3242,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3255,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -3166,7 +3406,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3418,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3431,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -3258,7 +3498,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3510,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3523,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -3361,7 +3601,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3613,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3626,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -3479,7 +3719,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3731,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3744,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -3534,7 +3774,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3786,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3799,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -3610,7 +3850,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3862,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3875,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -3737,7 +3977,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3989,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +4002,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -3801,7 +4041,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +4053,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +4066,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -3887,7 +4127,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3899,7 +4139,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3912,7 +4152,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -4077,7 +4317,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4329,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4342,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -4311,7 +4551,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4563,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4576,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -4378,7 +4618,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4630,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4643,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -4435,7 +4675,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4447,7 +4687,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4460,7 +4700,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -4518,7 +4758,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4530,7 +4770,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4543,7 +4783,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -4573,7 +4813,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +4825,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +4838,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -4626,7 +4866,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4638,7 +4878,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4651,7 +4891,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -4674,7 +4914,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +4926,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +4939,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -4725,7 +4965,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4977,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4990,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -4775,7 +5015,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4787,7 +5027,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4800,7 +5040,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -4866,7 +5106,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4878,7 +5118,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4891,7 +5131,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -4949,7 +5189,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5201,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5214,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -5036,7 +5276,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5288,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5301,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -5196,7 +5436,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +5448,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +5461,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -5251,7 +5491,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5263,7 +5503,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5276,7 +5516,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -5309,7 +5549,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5321,7 +5561,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5334,7 +5574,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -5377,7 +5617,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5629,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5642,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -5449,7 +5689,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5701,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,14 +5714,14 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a\x1dtheclaw/registry/v1/mcp.proto\x1a theclaw/registry/v1/thread.proto\"<\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a theclaw/registry/v1/thread.proto\"<\n" +
 	"\x14GetTurnConfigRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"P\n" +
 	"\x15GetTurnConfigResponse\x127\n" +
@@ -5624,7 +5864,36 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\rnetwork_hosts\x18  \x03(\tR\fnetworkHosts\x12@\n" +
 	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
 	"toolLimits\x120\n" +
-	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\"\xd3\x01\n" +
+	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\"\xcb\x05\n" +
+	"\tMcpServer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acommand\x18\x02 \x03(\tR\acommand\x12\x10\n" +
+	"\x03url\x18\x03 \x01(\tR\x03url\x129\n" +
+	"\x03env\x18\x04 \x03(\v2'.theclaw.registry.v1.McpServer.EnvEntryR\x03env\x12E\n" +
+	"\aheaders\x18\x05 \x03(\v2+.theclaw.registry.v1.McpServer.HeadersEntryR\aheaders\x12\x1d\n" +
+	"\n" +
+	"in_workdir\x18\x06 \x01(\bR\tinWorkdir\x12\x14\n" +
+	"\x05paths\x18\a \x03(\tR\x05paths\x12\x1e\n" +
+	"\n" +
+	"unconfined\x18\b \x01(\bR\n" +
+	"unconfined\x12\x18\n" +
+	"\anetwork\x18\t \x01(\bR\anetwork\x12#\n" +
+	"\rnetwork_hosts\x18\n" +
+	" \x03(\tR\fnetworkHosts\x12\x14\n" +
+	"\x05allow\x18\v \x03(\tR\x05allow\x12\x12\n" +
+	"\x04deny\x18\f \x03(\tR\x04deny\x12E\n" +
+	"\aclasses\x18\r \x03(\v2+.theclaw.registry.v1.McpServer.ClassesEntryR\aclasses\x123\n" +
+	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x12\n" +
+	"\x04pins\x18\x0f \x01(\tR\x04pins\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fClassesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
 	"\rProcessLimits\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x122\n" +
 	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x16\n" +
@@ -5635,7 +5904,11 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x18\n" +
-	"\aresults\x18\x04 \x01(\x05R\aresults\"\x9f\x02\n" +
+	"\aresults\x18\x04 \x01(\x05R\aresults\"D\n" +
+	"\x06Secret\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03ref\x18\x02 \x01(\tR\x03ref\x12\x14\n" +
+	"\x05hosts\x18\x03 \x03(\tR\x05hosts\"\x9f\x02\n" +
 	"\n" +
 	"ToolLimits\x12\x1a\n" +
 	"\bparallel\x18\x01 \x01(\x05R\bparallel\x12!\n" +
@@ -6010,7 +6283,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
 	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
@@ -6038,57 +6311,60 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*OpenBatchResponse)(nil),        // 23: theclaw.registry.v1.OpenBatchResponse
 	(*BeginTurnRequest)(nil),         // 24: theclaw.registry.v1.BeginTurnRequest
 	(*TurnConfig)(nil),               // 25: theclaw.registry.v1.TurnConfig
-	(*ProcessLimits)(nil),            // 26: theclaw.registry.v1.ProcessLimits
-	(*WebSearch)(nil),                // 27: theclaw.registry.v1.WebSearch
-	(*ToolLimits)(nil),               // 28: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 29: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 30: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 31: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 32: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 33: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 34: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 35: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 36: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 37: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 38: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 39: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 40: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 41: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 42: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 43: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 44: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 45: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 46: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 47: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 48: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 49: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 50: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 51: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 52: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 53: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 54: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 55: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 56: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 57: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 58: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 59: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 60: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 61: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 62: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 63: theclaw.registry.v1.WithdrawTurnResponse
-	(*timestamppb.Timestamp)(nil),    // 64: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 65: google.protobuf.Duration
-	(*ExecUse)(nil),                  // 66: theclaw.registry.v1.ExecUse
-	(*Event)(nil),                    // 67: theclaw.registry.v1.Event
-	(*ExecPolicy)(nil),               // 68: theclaw.registry.v1.ExecPolicy
-	(*Secret)(nil),                   // 69: theclaw.registry.v1.Secret
-	(*McpServer)(nil),                // 70: theclaw.registry.v1.McpServer
+	(*McpServer)(nil),                // 26: theclaw.registry.v1.McpServer
+	(*ProcessLimits)(nil),            // 27: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 28: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 29: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 30: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 31: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 32: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 33: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 34: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 35: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 36: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 37: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 38: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 39: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 40: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 41: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 42: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 43: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 44: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 45: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 46: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 47: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 48: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 49: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 50: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 51: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 52: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 53: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 54: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 55: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 56: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 57: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 58: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 59: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 60: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 61: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 62: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 63: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 64: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 65: theclaw.registry.v1.WithdrawTurnResponse
+	nil,                              // 66: theclaw.registry.v1.McpServer.EnvEntry
+	nil,                              // 67: theclaw.registry.v1.McpServer.HeadersEntry
+	nil,                              // 68: theclaw.registry.v1.McpServer.ClassesEntry
+	(*timestamppb.Timestamp)(nil),    // 69: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 70: google.protobuf.Duration
+	(*ExecUse)(nil),                  // 71: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 72: theclaw.registry.v1.Event
+	(*ExecPolicy)(nil),               // 73: theclaw.registry.v1.ExecPolicy
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	25,  // 0: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
 	0,   // 1: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
-	64,  // 2: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	64,  // 3: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	69,  // 2: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	69,  // 3: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
 	12,  // 4: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
 	12,  // 5: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
 	12,  // 6: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
@@ -6096,129 +6372,133 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	4,   // 8: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	3,   // 9: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	17,  // 10: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	65,  // 11: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	64,  // 12: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	66,  // 13: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	70,  // 11: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	69,  // 12: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	71,  // 13: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
 	19,  // 14: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	65,  // 15: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	65,  // 16: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	67,  // 17: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	70,  // 15: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	70,  // 16: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	72,  // 17: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	21,  // 18: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	5,   // 19: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	19,  // 20: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	22,  // 21: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	37,  // 22: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	65,  // 23: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	65,  // 24: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	31,  // 25: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	30,  // 26: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	29,  // 27: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	29,  // 28: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	68,  // 29: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	26,  // 30: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	65,  // 31: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
-	27,  // 32: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	69,  // 33: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	28,  // 34: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	70,  // 35: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
-	65,  // 36: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	65,  // 37: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	65,  // 38: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	65,  // 39: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	65,  // 40: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 41: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 42: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	65,  // 43: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	67,  // 44: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	18,  // 45: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	67,  // 46: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	35,  // 47: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	25,  // 48: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	65,  // 49: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	32,  // 50: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	34,  // 51: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	43,  // 52: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	65,  // 53: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	64,  // 54: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	65,  // 55: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	18,  // 56: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	37,  // 57: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	19,  // 58: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	22,  // 59: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	40,  // 60: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	18,  // 61: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 62: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	18,  // 63: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	19,  // 64: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	37,  // 65: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 66: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 67: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	64,  // 68: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	64,  // 69: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	64,  // 70: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 71: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 72: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	64,  // 73: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	64,  // 74: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	64,  // 75: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	64,  // 76: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	17,  // 77: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	18,  // 78: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	45,  // 79: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	38,  // 80: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	65,  // 81: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	46,  // 82: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 83: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	46,  // 84: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	64,  // 85: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	17,  // 86: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	56,  // 87: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 88: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	17,  // 89: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	65,  // 90: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	33,  // 91: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	19,  // 92: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	32,  // 93: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	33,  // 94: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	32,  // 95: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	33,  // 96: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	34,  // 97: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	19,  // 98: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 99: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	24,  // 100: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	39,  // 101: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	42,  // 102: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	47,  // 103: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	49,  // 104: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	55,  // 105: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	51,  // 106: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	62,  // 107: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	53,  // 108: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	58,  // 109: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	60,  // 110: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	13,  // 111: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	15,  // 112: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	10,  // 113: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
-	23,  // 114: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	36,  // 115: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	41,  // 116: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	44,  // 117: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	48,  // 118: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	50,  // 119: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	57,  // 120: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	52,  // 121: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	63,  // 122: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	54,  // 123: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	59,  // 124: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	61,  // 125: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	14,  // 126: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	16,  // 127: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	11,  // 128: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
-	114, // [114:129] is the sub-list for method output_type
-	99,  // [99:114] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	39,  // 22: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	70,  // 23: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	70,  // 24: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	33,  // 25: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	32,  // 26: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	31,  // 27: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	31,  // 28: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	73,  // 29: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	27,  // 30: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	70,  // 31: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	28,  // 32: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	29,  // 33: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	30,  // 34: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	26,  // 35: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
+	66,  // 36: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	67,  // 37: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	68,  // 38: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	70,  // 39: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	70,  // 40: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	70,  // 41: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	70,  // 42: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	70,  // 43: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	70,  // 44: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 45: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 46: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	70,  // 47: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	72,  // 48: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	18,  // 49: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	72,  // 50: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	37,  // 51: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	25,  // 52: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	70,  // 53: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	34,  // 54: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	36,  // 55: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	45,  // 56: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	70,  // 57: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	69,  // 58: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	70,  // 59: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	18,  // 60: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	39,  // 61: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	19,  // 62: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	22,  // 63: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	42,  // 64: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	18,  // 65: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 66: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	18,  // 67: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	19,  // 68: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	39,  // 69: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 70: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 71: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	69,  // 72: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	69,  // 73: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	69,  // 74: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 75: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 76: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	69,  // 77: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	69,  // 78: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	69,  // 79: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	69,  // 80: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	17,  // 81: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	18,  // 82: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	47,  // 83: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	40,  // 84: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	70,  // 85: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	48,  // 86: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 87: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	48,  // 88: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	69,  // 89: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	17,  // 90: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	58,  // 91: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 92: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	17,  // 93: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	70,  // 94: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	35,  // 95: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	19,  // 96: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	34,  // 97: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	35,  // 98: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	34,  // 99: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	35,  // 100: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	36,  // 101: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	19,  // 102: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 103: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	24,  // 104: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	41,  // 105: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	44,  // 106: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	49,  // 107: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	51,  // 108: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	57,  // 109: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	53,  // 110: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	64,  // 111: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	55,  // 112: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	60,  // 113: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	62,  // 114: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	13,  // 115: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	15,  // 116: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	10,  // 117: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
+	23,  // 118: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	38,  // 119: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	43,  // 120: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	46,  // 121: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	50,  // 122: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	52,  // 123: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	59,  // 124: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	54,  // 125: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	65,  // 126: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	56,  // 127: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	61,  // 128: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	63,  // 129: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	14,  // 130: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	16,  // 131: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	11,  // 132: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
+	118, // [118:133] is the sub-list for method output_type
+	103, // [103:118] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -6227,7 +6507,6 @@ func file_theclaw_registry_v1_turn_proto_init() {
 		return
 	}
 	file_theclaw_registry_v1_approval_proto_init()
-	file_theclaw_registry_v1_mcp_proto_init()
 	file_theclaw_registry_v1_thread_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6235,7 +6514,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   54,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
