@@ -21,6 +21,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
 	"github.com/theclaw/agents/cmd/agentctl/internal/identity"
 	"github.com/theclaw/agents/cmd/agentctl/internal/manual"
+	"github.com/theclaw/agents/cmd/agentctl/internal/mcp"
 	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
@@ -82,7 +83,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
-	subs = append(subs, tools.Command(e))
+	subs = append(subs, tools.Command(e), mcp.Command(e))
 	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
 	subs = append(subs, cmds.Command(e))
 	subs = append(subs, doctor.Commands(e)...)

@@ -93,6 +93,10 @@ const (
 	QuestionNotFound = "QUESTION_NOT_FOUND"
 	// McpServerNotFound: the settings have no MCP server of this name.
 	McpServerNotFound = "MCP_SERVER_NOT_FOUND"
+	// McpUnavailable: the MCP server does not run.
+	McpUnavailable = "MCP_UNAVAILABLE"
+	// McpAuth: the MCP server refuses its credentials.
+	McpAuth = "MCP_AUTH"
 	// McpPinChanged: the MCP server has reported other tools than those that were shown.
 	McpPinChanged = "MCP_PIN_CHANGED"
 	// QuestionClosed: the question was answered or canceled, or has expired.

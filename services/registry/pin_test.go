@@ -2,6 +2,8 @@ package registry_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -308,5 +310,76 @@ func testTurnHasPins(t *testing.T, o backendtest.Options) {
 	list := backendtest.Must(t, begun, err).GetConfig().GetMcp()
 	if len(list) != 1 || list[0].GetName() != "github" || list[0].GetPins() == "" || list[0].GetPins() != w.turnPins() || list[0].GetTimeout().AsDuration() != 30*time.Second {
 		t.Errorf("the servers of a turn: %v", list)
+	}
+}
+
+// One key of the settings is set and removed; the rest of the file stays as it was, and what is wrong changes
+// nothing.
+func TestSetHomeValue(t *testing.T) { backendtest.Each(t, testSetHomeValue) }
+
+func testSetHomeValue(t *testing.T, o backendtest.Options) {
+	w := pinWorld{o.Start(t, registry.Config{})}
+	text := func(want string) {
+		t.Helper()
+		r, err := w.Homes.GetHomeConfig(t.Context(), &registryv1.GetHomeConfigRequest{})
+		if got := backendtest.Must(t, r, err).GetText(); got != want {
+			t.Errorf("the settings are\n%s\nwant\n%s", got, want)
+		}
+	}
+	r := w.value("{command: [x]}", "mcp", "servers", "x")
+	if r.GetExisted() || r.GetVersion() == "" {
+		t.Errorf("the first key: %v", r)
+	}
+	text("mcp:\n  servers:\n    x: {command: [x]}\n")
+	w.value("5m", "run", "timeout")
+	if r := w.value("{command: [y]}", "mcp", "servers", "x"); !r.GetExisted() {
+		t.Errorf("a key that is there: %v", r)
+	}
+	const now = "mcp:\n  servers:\n    x: {command: [y]}\nrun:\n  timeout: 5m\n"
+	text(now)
+	for value, want := range map[string]string{
+		"{command: [], timeout: 5s}":       "must be a list of 1 to 64 words",
+		"{command: [x]\n}":                 "must be one line of YAML",
+		"{command: [x]":                    "cannot be changed without touching the lines around it",
+		"{command: [x]}\u00a0# {":          "mcp.servers.x",
+		"{command: [x], timeout: 11m}":     "is not between 1s and 10m",
+		"{command: [x]} # a comment\r\na: b": "must be one line of YAML",
+	} {
+		_, err := w.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"mcp", "servers", "x"}, Value: value})
+		if !fault.Is(err, fault.ConfigInvalid) || status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", value, err, want)
+		}
+	}
+	_, err := w.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"no such"}, Value: "1"})
+	if !fault.Is(err, fault.ConfigInvalid) {
+		t.Errorf("an unknown key: %v", err)
+	}
+	if _, err := w.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Value: "1"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("no key: %v", err)
+	}
+	text(now)
+	w.value("", "mcp", "servers", "x")
+	text("run:\n  timeout: 5m\n")
+	w.value("", "run", "timeout")
+	text("# There are no settings.\n")
+	if r := w.value("", "run", "timeout"); r.GetExisted() {
+		t.Errorf("a key that is not there: %v", r)
+	}
+	runner := w.As(rpc.Identity{Kind: rpc.Service, Name: "runner"})
+	if _, err := runner.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"run", "timeout"}, Value: "1m"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("by the runner: %v", err)
+	}
+}
+
+// A theclaw.json5 is never rewritten; the error says what to write.
+func TestSetHomeValueJSON5(t *testing.T) {
+	o := backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}
+	w := pinWorld{o.Start(t, registry.Config{})}
+	if err := os.WriteFile(filepath.Join(o.Home, "theclaw.json5"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"mcp", "servers", "x"}, Value: "{command: [x]}"})
+	if f := fault.From(err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(f.Fix, "set mcp.servers.x there yourself, to {command: [x]}") {
+		t.Errorf("%v %+v", err, f)
 	}
 }

@@ -151,3 +151,14 @@ func offerModels(ctx context.Context, e *Env, _ []string) (out []string, err err
 func (e *Env) CompleteID(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return e.completeArgs([]string{"ID"})(c, args, typed)
 }
+
+// OfferServers offers the MCP servers of the home that have tools.
+func OfferServers(ctx context.Context, e *Env, _ []string) (names []string, err error) {
+	r, err := e.Pins().ListPins(ctx, &registry.ListPinsRequest{})
+	for _, p := range r.GetPins() {
+		if !slices.Contains(names, p.GetServer()) {
+			names = append(names, p.GetServer())
+		}
+	}
+	return names, err
+}

@@ -57,6 +57,7 @@ var safe = []string{
 	registry.LeaseService_RequestAbort_FullMethodName,
 	registry.ApprovalService_ListApprovals_FullMethodName,
 	registry.HomeService_GetHomeConfig_FullMethodName,
+	registry.PinService_ListPins_FullMethodName,
 	registry.IdentityService_NoteIdentityChange_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
 	runner.RunnerService_StartRun_FullMethodName,
@@ -116,6 +117,11 @@ func (e *Env) Approvals() registry.ApprovalServiceClient {
 // Questions lists and answers what agents ask the people they talk to.
 func (e *Env) Questions() registry.QuestionServiceClient {
 	return registry.NewQuestionServiceClient(e.Conn(Registry))
+}
+
+// Pins lists and approves the tools of MCP servers.
+func (e *Env) Pins() registry.PinServiceClient {
+	return registry.NewPinServiceClient(e.Conn(Registry))
 }
 
 // Identities puts changes of tokens and certificates on record.

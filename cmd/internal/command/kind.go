@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/egress"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/sessionkey"
@@ -87,6 +89,13 @@ var (
 	AnyAccount    = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkAnyAccount, Fix: "use the name of an account, or * for every account of the type"}
 	PlatformPeer  = Kind{Noun: "peer of a platform", Most: pathMost, Any: true, Check: checkPlatformPeer, Fix: "use dm:ID, group:ID or channel:ID"}
 	PlatformID    = Kind{Noun: "platform id", Most: nameMost, Any: true, Fix: "use the id that the platform shows"}
+	Server        = Kind{Noun: "MCP server", Most: nameMost, Check: checkServer, Fix: "'agentctl mcp list' shows the servers", offer: OfferServers}
+	NewServer     = Kind{Noun: "MCP server", Most: nameMost, Any: true, Check: checkServer}
+	Assignment    = Kind{Noun: "variable", Most: valueMost, Any: true, Check: checkAssignment, Fix: "give NAME=VALUE, such as TOKEN=env:GH_TOKEN"}
+	Header        = Kind{Noun: "header", Most: valueMost, Any: true, Check: checkHeader, Fix: "give NAME=VALUE, such as Authorization=env:SHOP_TOKEN"}
+	NetworkOf     = Kind{Noun: "network", Most: valueMost, Any: true, Check: checkNetwork, Fix: "use off, open, or hosts such as api.example.org,*.example.net"}
+	Cwd           = Kind{Noun: "place", Most: nameMost, Any: true, Check: oneOf("scratch", "workdir"), Fix: "use scratch or workdir"}
+	Preset        = Kind{Noun: "preset", Most: nameMost, Any: true, Check: oneOf("playwright"), Fix: "use playwright"}
 	AnySession    = func() Kind { k := Session; k.Any = true; return k }()
 	SessionOrName = Kind{Noun: "session", Most: keyMost, Any: true, Check: checkSessionOrName, Fix: "use a session key, as 'agentctl sessions list ID' shows them, or the name of a conversation", offer: offerSessions}
 	NoModel       = func() Kind { k := Model; k.Empty = true; return k }()
@@ -289,6 +298,37 @@ func checkSessionOrName(text string) error {
 // when it names none.
 func SessionAgent(key string) string { return sessionkey.AgentOf(strings.ToLower(key), "") }
 
+func checkServer(text string) error {
+	if !config.IsServer(text) {
+		return fault.Usage(fmt.Sprintf("%.80q is not the name of an MCP server", text), "use "+config.ServerForm)
+	}
+	return nil
+}
+
+func checkAssignment(text string) error {
+	name, _, ok := strings.Cut(text, "=")
+	if !ok || !variable.MatchString(name) {
+		return fmt.Errorf("%.80q is not NAME=VALUE", name) // the value may be a secret
+	}
+	return nil
+}
+
+func checkHeader(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	if name == "" || value == "" || strings.ContainsAny(name, " :") {
+		return fmt.Errorf("%.80q is not NAME=VALUE", name)
+	}
+	return nil
+}
+
+func checkNetwork(text string) error {
+	if text == "off" || text == "open" {
+		return nil
+	}
+	_, err := egress.Parse(strings.Split(text, ","))
+	return err
+}
+
 // oneOf is the check of a text with a fixed set of values.
 func oneOf(values ...string) func(string) error {
 	return func(text string) error {
@@ -351,25 +391,28 @@ var operands = map[string]Kind{
 		_, _, err := MessageID(s)
 		return err
 	}},
-	"PROVIDER": Provider,
-	"SESSION":  Session,
-	"TOOL":     {Noun: "tool", Most: nameMost, Fix: "'agentctl tools list ID --all' shows the tools"},
-	"N":        {Noun: "binding number", Most: nameMost, Check: checkBinding, Fix: "'agentctl bindings list' shows the numbers, which begin with 1"},
-	"APPROVAL": {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
-	"QUESTION": {Noun: "question", Most: nameMost, Fix: "'agentctl questions list' shows the ids"},
-	"ANSWER":   {Noun: "answer", Most: valueMost, Lines: true, Any: true, Fix: "give a number or the text of an option, or an answer in words"},
-	"LETTER":   {Noun: "dead letter", Most: pathMost, Fix: "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them"},
-	"DEST":     Path,
-	"PATH":     Path,
-	"FILE":     Path,
-	"SRC":      File,
-	"NAME":     Name,
-	"KIND":     Name,
-	"LEVEL":    Name,
-	"SHELL":    Name,
-	"KEY":      {Noun: "setting", Most: nameMost, Fix: "'agentctl config explain' lists the settings"},
-	"VALUE":    {Noun: "value", Most: valueMost, Empty: true, Fix: "'agentctl config explain KEY' shows what a setting may hold"},
-	"WORDS":    {Noun: "description", Most: valueMost, Any: true, Fix: "describe the task in a few words"},
-	"TEXT":     Message,
-	"COMMAND":  Name,
+	"PROVIDER":   Provider,
+	"SESSION":    Session,
+	"SERVER":     Server,
+	"NEW SERVER": NewServer,
+	"WORD":       {Noun: "word of the command", Most: pathMost, Empty: true, Any: true},
+	"TOOL":       {Noun: "tool", Most: nameMost, Fix: "'agentctl tools list ID --all' shows the tools"},
+	"N":          {Noun: "binding number", Most: nameMost, Check: checkBinding, Fix: "'agentctl bindings list' shows the numbers, which begin with 1"},
+	"APPROVAL":   {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
+	"QUESTION":   {Noun: "question", Most: nameMost, Fix: "'agentctl questions list' shows the ids"},
+	"ANSWER":     {Noun: "answer", Most: valueMost, Lines: true, Any: true, Fix: "give a number or the text of an option, or an answer in words"},
+	"LETTER":     {Noun: "dead letter", Most: pathMost, Fix: "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them"},
+	"DEST":       Path,
+	"PATH":       Path,
+	"FILE":       Path,
+	"SRC":        File,
+	"NAME":       Name,
+	"KIND":       Name,
+	"LEVEL":      Name,
+	"SHELL":      Name,
+	"KEY":        {Noun: "setting", Most: nameMost, Fix: "'agentctl config explain' lists the settings"},
+	"VALUE":      {Noun: "value", Most: valueMost, Empty: true, Fix: "'agentctl config explain KEY' shows what a setting may hold"},
+	"WORDS":      {Noun: "description", Most: valueMost, Any: true, Fix: "describe the task in a few words"},
+	"TEXT":       Message,
+	"COMMAND":    Name,
 }

@@ -67,7 +67,9 @@ func SetHomeValue(f File, path []string, value string) (data []byte, existed boo
 	case value != "":
 		data, err = doc.Set(path, value)
 	case existed:
-		data, err = doc.Remove(path)
+		if data, err = doc.Remove(path); err == nil && len(data) == 0 {
+			data = []byte("# There are no settings.\n") // an empty file is one that a program is still writing
+		}
 	default:
 		data = f.Data
 	}

@@ -140,3 +140,46 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestRemoveKeepsEverythingElse(t *testing.T) {
+	for _, c := range []struct{ name, in, path, want string }{
+		{"scalar", "# head\na: 1 # one\n\n# b\nb: x\n", "a", "# head\n\n# b\nb: x\n"},
+		{"last", "a: 1\nb: x\n", "b", "a: 1\n"},
+		{"no final newline", "a: 1\nb: x", "b", "a: 1\n"},
+		{"nested", "r:\n  m: 3 # c\n  # n\n  n: 4\nb: 1\n", "r.m", "r:\n  # n\n  n: 4\nb: 1\n"},
+		{"group", "r:\n  m:\n    - 1\n    - 2\n  n: 4\nb: 1\n", "r.m", "r:\n  n: 4\nb: 1\n"},
+		{"comments inside", "r:\n  m:\n    # x\n    y: 1\n    # z\n  n: 4\n", "r.m", "r:\n  n: 4\n"},
+		{"list at the indent of its key", "a:\n- 1\n- 2\nb: 1\n", "a", "b: 1\n"},
+		{"text over many lines", "a: |\n  x\n\n  y\nb: 1\n", "a", "b: 1\n"},
+		{"the only one of its group", "r:\n  m:\n    x: 1\nb: 1\n", "r.m.x", "b: 1\n"},
+		{"the only one of the file", "# head\nr:\n  m: 1\n", "r.m", "# head\n"},
+		{"flow value", "r:\n  m: {x: 1, y: [2]} # c\n  n: 1\n", "r.m", "r:\n  n: 1\n"},
+		{"flow group on its own", "r: {m: {x: 1}}\nb: 1\n", "r.m.x", "b: 1\n"},
+		{"flow over lines", "r:\n  m: {\n    x: 1,\n  }\n  n: 1\n", "r.m", "r:\n  n: 1\n"},
+		{"other line ends", "a: 1\r\nb: 2\r\n", "a", "b: 2\r\n"},
+		{"null", "a:\nb: 2\n", "a", "b: 2\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, err := Parse([]byte(c.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := strings.Split(c.path, ".")
+			got, err := d.Remove(path)
+			if err != nil || string(got) != c.want || !d.Has(path) {
+				t.Errorf("%v\n got %q\nwant %q", err, got, c.want)
+			}
+		})
+	}
+	for _, c := range []struct{ in, path string }{
+		{"r: {m: 1, n: 2}\n", "r.m"}, {"a: 1\n", "b"}, {"a: 1\n", "a.b"}, {"", "a"}, {"a: [1]\n", "a.0"},
+	} {
+		d, err := Parse([]byte(c.in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Remove(strings.Split(c.path, ".")); !errors.Is(err, ErrInPlace) {
+			t.Errorf("%q without %s: %q %v", c.in, c.path, got, err)
+		}
+	}
+}

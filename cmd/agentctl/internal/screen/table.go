@@ -1,4 +1,4 @@
-// Package screen formats the output of agentctl for people: tables that fit the
+// Package screen formats the output of agentctl for people, and asks them: tables that fit the
 // terminal, colors, ages, progress, and untrusted text made safe.
 //
 // It promises that nothing from an event, a file or a service can move the cursor or

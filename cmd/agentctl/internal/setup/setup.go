@@ -141,7 +141,7 @@ func run(ctx context.Context, e *command.Env, o options) (err error) {
 	}
 	c.key = ""
 	if !o.yes && !o.service && !service.Installed(e) && service.Possible(ctx, e) {
-		if o.service, err = confirm(ctx, e, "Run the services in the background, also after you log out of the chat?"); err != nil {
+		if o.service, err = screen.Confirm(ctx, e, "Run the services in the background, also after you log out of the chat?"); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func complete(ctx context.Context, e *command.Env, o *options, d *provider.Defin
 		if o.yes {
 			return fault.Usage("the address of provider "+d.Name+" is not known", "give --base-url, such as http://127.0.0.1:11434/v1")
 		}
-		if d.BaseURL, err = line(ctx, e, "Address of its API, such as http://127.0.0.1:11434/v1: "); err != nil {
+		if d.BaseURL, err = screen.Ask(ctx, e, "Address of its API, such as http://127.0.0.1:11434/v1: "); err != nil {
 			return err
 		}
 	}
@@ -305,7 +305,7 @@ func complete(ctx context.Context, e *command.Env, o *options, d *provider.Defin
 		if first != "" {
 			question = "Model [" + screen.Line(first) + "]: "
 		}
-		if d.Model, err = line(ctx, e, question); err != nil {
+		if d.Model, err = screen.Ask(ctx, e, question); err != nil {
 			return err
 		}
 	}
@@ -347,7 +347,7 @@ func readKey(ctx context.Context, e *command.Env, o *options, needed bool) (stri
 			question = "Key (not shown; empty if it needs none): "
 		}
 		var err error
-		if key, err = hidden(ctx, e, question); err != nil {
+		if key, err = screen.Hidden(ctx, e, question); err != nil {
 			return "", err
 		}
 	}
