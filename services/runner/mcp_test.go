@@ -302,7 +302,7 @@ func TestMCPToolChanges(t *testing.T) {
 	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "hi") {
 		t.Errorf("after the approval: %s", text)
 	}
-	if _, err := m.pins.ResolvePins(t.Context(), &registrypb.ResolvePinsRequest{Server: "good", Tools: []string{"echo"}, Digest: old}); !fault.Is(err, fault.MCPPinChanged) {
+	if _, err := m.pins.ResolvePins(t.Context(), &registrypb.ResolvePinsRequest{Server: "good", Tools: []string{"echo"}, Digest: old}); !fault.Is(err, fault.McpPinChanged) {
 		t.Errorf("a decision on what is not there any more: %v", err)
 	}
 	r, err := m.shop.StartServer(t.Context(), &runnerpb.StartServerRequest{AgentId: "a1", Server: "good", Restart: true})

@@ -199,7 +199,7 @@ func (s *Servers) List(agentID string, c *registrypb.TurnConfig) []*runnerpb.Ser
 func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnConfig, name string, restart bool) (*runnerpb.Server, error) {
 	n := slices.IndexFunc(c.GetMcp(), func(m *registrypb.McpServer) bool { return m.GetName() == name })
 	if n < 0 {
-		return nil, fault.New(codes.NotFound, fault.MCPServerNotFound, fmt.Sprintf("there is no MCP server %q", name), "see 'agentctl mcp list'")
+		return nil, fault.New(codes.NotFound, fault.McpServerNotFound, fmt.Sprintf("there is no MCP server %q", name), "see 'agentctl mcp list'")
 	}
 	one := s.server(agentID, name)
 	if restart || !one.offered() {
