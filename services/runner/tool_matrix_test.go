@@ -3,6 +3,8 @@
 package runner_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +18,8 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset/mcp/mcptest"
 )
 
 // A trial is a message whose runner is killed at an instant, with what is true after another
@@ -105,10 +109,10 @@ func effect(ran func(m *matrix, p *pursued) int) func(m *matrix, p *pursued) {
 		if doubt {
 			m.doubts++
 		}
-		if doubt != (p.at == "T4.after" || p.at == "T6.before" || p.at == "TA3") {
+		if doubt != slices.Contains([]string{"T4.after", "T6.before", "TA3", "mcp:call", "TM1"}, p.at) {
 			m.violate(p, "in doubt: %v", doubt)
 		}
-		if p.at == "T4.after" && n != 0 || p.at == "TA3" && n != 0 || p.at == "T6.before" && n != 1 {
+		if slices.Contains([]string{"T4.after", "TA3", "mcp:call"}, p.at) && n != 0 || slices.Contains([]string{"T6.before", "TM1"}, p.at) && n != 1 {
 			m.violate(p, "the command ran %d times", n)
 		}
 	}
@@ -295,8 +299,30 @@ func accounted(m *matrix, p *pursued) {
 	}
 }
 
+// note is a call of an MCP server that writes the number of its message into a file.
+func note(n int) string { return fmt.Sprintf(`call: good__append {"text":"%d","file":"log"}`, n) }
+
+// read checks a call that reads: it was made again.
+func read(m *matrix, p *pursued) {
+	if p.doubt() {
+		m.violate(p, "a read is in doubt")
+	}
+	for _, s := range p.turn.GetSteps() {
+		if s.GetName() == "good__echo" && !strings.Contains(string(s.GetResult()), fmt.Sprint("number ", p.n)) {
+			m.lost++
+			m.violate(p, "the model reads %s", s.GetResult())
+		}
+	}
+}
+
+// points are the labels that are points of the code under another name.
+var points = map[string]string{"TM1": "mcp:answer", "TM2": "mcp:answer"}
+
 // trials are one for each label.
 var trials = map[string]trial{
+	"mcp:call":  {agent: boxed, text: note, check: effect(wrote)},
+	"TM1":       {agent: boxed, text: note, check: effect(wrote)},
+	"TM2":       {agent: boxed, text: func(n int) string { return fmt.Sprintf(`call: good__echo {"text":"number %d"}`, n) }, check: read},
 	"TX1":       {agent: boxed, text: background(func(n int) string { return "exec " + marker(n) }), check: accounted},
 	"TX2":       {agent: boxed, text: background(func(n int) string { return "exec " + marker(n) }), check: accounted},
 	"TX3":       {agent: boxed, text: background(func(int) string { return "true" }), check: accounted},
@@ -343,7 +369,7 @@ func TestToolMatrix(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("KILLS")); err == nil {
 		kills = n
 	}
-	labels := []string{"T4.before", "T4.after", "T6.before", "T6.after", "file:staged", "file:ready", "file:placed", "TA1", "TA2", "TA3", "TQ1", "TQ2", "TQ3", "TX1", "TX2", "TX3"}
+	labels := []string{"T4.before", "T4.after", "T6.before", "T6.after", "file:staged", "file:ready", "file:placed", "TA1", "TA2", "TA3", "TQ1", "TQ2", "TQ3", "TX1", "TX2", "TX3", "mcp:call", "TM1", "TM2"}
 	if len(labels) != len(trials) {
 		t.Fatalf("%d labels and %d trials", len(labels), len(trials))
 	}
@@ -394,9 +420,39 @@ func newMatrix(t *testing.T, o backendtest.Options) *matrix {
 	if err := os.WriteFile(filepath.Join(m.dir, "providers.yaml"), []byte("default: offline\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	m.makeServer()
 	m.makeAgent(boxed, [][2]string{{"tools.profile", "full"}, {"tools.web_search.provider", "off"}})
 	m.makeAgent(host, [][2]string{{"sandbox.mode", "off"}, {"tools.exec.security", "allowlist"}, {"tools.exec.ask", "on-miss"}})
 	return m
+}
+
+// makeServer adds an MCP server, whose tools are approved.
+func (m *matrix) makeServer() {
+	self, err := os.Executable()
+	if err == nil {
+		_, err = registrypb.NewHomeServiceClient(m.conn).SetHomeValue(m.prey.t.Context(), &registrypb.SetHomeValueRequest{
+			Path: []string{"mcp", "servers", "good"}, Value: fmt.Sprintf("{command: [%q], env: {%s: %s}, cwd: workdir}", self, mcptest.Variable, mcptest.Good),
+		})
+	}
+	if err != nil {
+		m.prey.t.Fatal(err)
+	}
+	m.makeAgent("starter", nil)
+	shop := m.runner(nil)
+	ctx, cancel := context.WithTimeout(m.prey.t.Context(), time.Minute)
+	defer cancel()
+	r, err := shop.StartServer(ctx, &runnerpb.StartServerRequest{AgentId: "starter", Server: "good"})
+	pins := registrypb.NewPinServiceClient(m.conn)
+	if err == nil {
+		var list *registrypb.ListPinsResponse
+		if list, err = pins.ListPins(ctx, &registrypb.ListPinsRequest{Server: "good"}); err == nil {
+			_, err = pins.ResolvePins(ctx, &registrypb.ResolvePinsRequest{Server: "good", Approve: true, Digest: list.GetDigest()})
+		}
+	}
+	if err != nil {
+		m.prey.t.Fatal(r, err)
+	}
+	shop.stop()
 }
 
 func (m *matrix) makeAgent(id string, settings [][2]string) {
@@ -417,7 +473,7 @@ func (m *matrix) makeAgent(id string, settings [][2]string) {
 // run makes one trial.
 func (m *matrix) run(tr trial, p *pursued) {
 	text := tr.text(p.n)
-	p.runner = m.start(p.at, max(tr.times, 1))
+	p.runner = m.start(cmp.Or(points[p.at], p.at), max(tr.times, 1))
 	p.id = m.push(tr.agent, text)
 	if tr.stop != nil {
 		tr.stop(m, p)

@@ -102,7 +102,6 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 		case runnerpb.ServerState_SERVER_STATE_UP:
 			if x = s.session; x.alive() {
 				s.inUse++
-				s.calls++
 				s.mu.Unlock()
 				return x, nil
 			}
@@ -121,6 +120,13 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 			return nil, fmt.Errorf("the MCP server %s was not up in time: %w", s.name, context.Cause(ctx))
 		}
 	}
+}
+
+// count counts a call.
+func (s *server) count() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
 }
 
 func (s *server) release() {

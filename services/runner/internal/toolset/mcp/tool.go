@@ -93,6 +93,7 @@ func (t *tool) call(ctx context.Context, x *session, c toolset.Call) (r *sdk.Cal
 	if why := x.differs(t.pin.Name, t.pin.sha); why != "" {
 		return nil, fmt.Sprintf("nothing was run: %s. A person has to approve it: 'agentctl mcp approve %s'", why, t.server.name), nil
 	}
+	t.server.count()
 	fault.Point("mcp:call")
 	r, err = x.call(ctx, t.pin.Name, c.Args, t.limit(), c.Progress)
 	fault.Point("mcp:answer")
