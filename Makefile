@@ -341,8 +341,9 @@ ack-rewind: build ## a foreign pop, to and fro, changes nothing: N=20 SEED= TOPO
 
 .PHONY: sandbox-escape
 sandbox-escape: export DRIVERS = all
-sandbox-escape: ## 90 attempts to leave the sandbox, on every driver, each tried without one first
+sandbox-escape: ## 164 attempts to leave the sandbox, on every driver and by every tool, each tried without one first
 	$(call PROVE,TestSandboxEscape,internal/sandbox)
+	$(call PROVE,Test(File)?ToolsEscape,services/runner)
 
 .PHONY: canary
 canary: build ## secrets in every place that holds one stand nowhere else after a life of an agent

@@ -128,18 +128,18 @@ func TestMCPServer(t *testing.T) {
 	if text := m.call(`good__echo {"text":"hi"}`); !strings.Contains(text, "not offered") {
 		t.Errorf("before it is approved: %s", text)
 	}
-	if s := m.start("good"); s.GetState() != runnerpb.ServerState_SERVER_STATE_UP || s.GetTools() != 9 || s.GetProtocol() == "" {
+	if s := m.start("good"); s.GetState() != runnerpb.ServerState_SERVER_STATE_UP || s.GetTools() != 10 || s.GetProtocol() == "" {
 		t.Fatalf("started: %v", s)
 	}
 	pins, _ := m.listed("good")
-	if p := pins["append"]; len(pins) != 9 || p.GetState() != registrypb.PinState_PIN_STATE_NEW || p.GetClass() != "effect" || pins["echo"].GetClass() != "read" || pins["change"].GetClass() != "read" {
+	if p := pins["append"]; len(pins) != 10 || p.GetState() != registrypb.PinState_PIN_STATE_NEW || p.GetClass() != "effect" || pins["echo"].GetClass() != "read" || pins["change"].GetClass() != "read" {
 		t.Fatalf("reported: %v", pins)
 	}
 	if tools := m.tools(); len(tools) != 0 {
 		t.Errorf("offered before they are approved: %v", tools)
 	}
 	m.approve("good")
-	if tools := m.tools(); len(tools) != 8 || !slices.IsSorted(tools) || tools[0] != "good__append" {
+	if tools := m.tools(); len(tools) != 9 || !slices.IsSorted(tools) || tools[0] != "good__append" {
 		t.Errorf("offered: %v", tools)
 	}
 	all, err := m.shop.ListTools(t.Context(), &runnerpb.ListToolsRequest{AgentId: "a1"})
@@ -257,7 +257,7 @@ func TestMCPServerDown(t *testing.T) {
 		m.start(name)
 		m.approve(name)
 	}
-	if tools := m.tools(); len(tools) != 10 {
+	if tools := m.tools(); len(tools) != 11 {
 		t.Fatalf("offered: %v", tools)
 	}
 	for n := range 3 {
@@ -267,7 +267,7 @@ func TestMCPServerDown(t *testing.T) {
 	m.until("its tools have left and come back", func() bool {
 		tools := m.tools()
 		down = down || slices.Equal(tools, []string{"other__echo"})
-		return down && len(tools) == 10
+		return down && len(tools) == 11
 	})
 	if got := m.read(m.at("good", "broken")); got != "0\n1\n2\n" {
 		t.Errorf("the effects: %q", got)
@@ -327,7 +327,7 @@ func TestMCPOverHTTP(t *testing.T) {
 	}
 	m := newMCP(t, fmt.Sprintf("    web: {url: %q, headers: {Authorization: 'file:%s'}}\n    bad: {url: %q, headers: {Authorization: 'file:%s'}}\n",
 		server.URL, file("Bearer token-7"), server.URL, file("Bearer other")), "")
-	if s := m.start("web"); s.GetState() != runnerpb.ServerState_SERVER_STATE_UP || s.GetTools() != 9 {
+	if s := m.start("web"); s.GetState() != runnerpb.ServerState_SERVER_STATE_UP || s.GetTools() != 10 {
 		t.Fatalf("started: %v", s)
 	}
 	m.approve("web")

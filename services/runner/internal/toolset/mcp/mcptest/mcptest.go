@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -78,6 +79,7 @@ type text struct {
 //	change  (idem.)   changes the description of echo
 //	kinds   (read)    answers with every kind of content
 //	fail    (read)    answers an error
+//	run     (effect)  runs text with bash, and answers how it ended
 func NewGood() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "good", Version: "1"}, nil)
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true}
@@ -118,6 +120,10 @@ func NewGood() *sdk.Server {
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "fail", Description: "Fails.", Annotations: reads}, func(context.Context, *sdk.CallToolRequest, text) (*sdk.CallToolResult, any, error) {
 		return nil, nil, fmt.Errorf("it failed as it should")
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "run", Description: "Runs a command."}, func(ctx context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
+		out, err := exec.CommandContext(ctx, "bash", "-c", in.Text).CombinedOutput()
+		return say("%s ended: %v", out, err)
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "slow", Description: "Reports progress.", Annotations: reads}, slow)
 	sdk.AddTool(s, &sdk.Tool{Name: "kinds", Description: "Answers all kinds.", Annotations: reads}, func(context.Context, *sdk.CallToolRequest, text) (*sdk.CallToolResult, any, error) {
