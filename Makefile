@@ -161,7 +161,7 @@ GO_TEST = packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $
 .PHONY: examples
 examples: ## make what the clients in Python and TypeScript need, and get MCP servers (protoc, npm; see docs/calling.md)
 	@examples/python/generate
-	@cd examples/mcp/npm && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts --silent
+	@mkdir -p $(BIN)/mcp && cp examples/mcp/npm/package*.json $(BIN)/mcp && cd $(BIN)/mcp && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts --silent
 	@cd examples/typescript && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts --silent && npm run --silent build
 
 .PHONY: test

@@ -43,7 +43,7 @@ var good = map[string][]string{
 	"migrate": {"a1"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
 	"service install": {}, "service logs": {}, "service start": {}, "service status": {}, "service stop": {}, "service uninstall": {}, "setup": {"--yes"}, "support bundle": {"x.tar.gz"},
 	"sessions archive": {aKey}, "sessions history": {aKey}, "sessions list": {"a1"}, "sessions patch": {"--title=x", aKey}, "sessions reset": {aKey}, "sessions show": {aKey},
-	"tools explain": {"a1", "bash_exec"}, "tools list": {"a1"},
+	"tools explain": {"a1", "bash_exec"}, "tools list": {"a1"}, "sandbox explain": {"a1"},
 	"thread":  {},
 	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
 	"log level": {}, "log show": {"a1"}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},

@@ -30,12 +30,12 @@ func TestTools(t *testing.T) {
 		t.Errorf("%+v", rows)
 	}
 	for _, c := range []struct{ set, line, want string }{
-		{"", "tools explain a1 bash_exec", "bash_exec: allowed by all layers: 1 profile \"theclaw\"\n"},
-		{"", "tools explain a1 exec", "bash_exec: allowed by all layers: 1 profile \"theclaw\"\n"},
-		{"", "tools explain a1 message", "message_send: denied by layer 1, profile \"theclaw\": no entry of allow\n"},
-		{"config set a1 tools.profile messaging", "tools explain a1 bash_exec", "bash_exec: denied by layer 1, profile \"messaging\": no entry of allow\n"},
-		{"", "tools explain a1 message", "message_send: allowed by all layers: 1 profile \"messaging\"\n"},
-		{"config set a1 tools.deny [group:messaging]", "tools explain a1 message", "message_send: denied by layer 2, agent: deny \"group:messaging\"\n"},
+		{"", "tools explain a1 bash_exec", "bash_exec   allowed by all layers: 1 profile \"theclaw\"\n"},
+		{"", "tools explain a1 exec", "bash_exec   allowed by all layers: 1 profile \"theclaw\"\n"},
+		{"", "tools explain a1 message", "message_send   denied by layer 1 profile \"theclaw\": no entry of allow\n"},
+		{"config set a1 tools.profile messaging", "tools explain a1 bash_exec", "bash_exec   denied by layer 1 profile \"messaging\": no entry of allow\n"},
+		{"", "tools explain a1 message", "message_send   allowed by all layers: 1 profile \"messaging\"\n"},
+		{"config set a1 tools.deny [group:messaging]", "tools explain a1 message", "message_send   denied by layer 5 agent: tools.deny [\"group:messaging\"]; allowed by 1 profile \"messaging\"\n"},
 	} {
 		if c.set != "" {
 			done(t, do, strings.Fields(c.set)...)
@@ -151,5 +151,61 @@ func TestFirstTask(t *testing.T) {
 		if !strings.Contains(said, want) {
 			t.Errorf("explain does not show %s:\n%s", want, said)
 		}
+	}
+}
+
+// S4-08, S4-09, S4-59, S4-75, S4-76: an agent of the flavor openclaw has its main conversation on the host, where the
+// policy for commands decides, and a group in the sandbox, with fewer tools and a scratch directory. A person sees
+// which of the layers decides, and where programs run. With access ro they read the workspace.
+func TestConversationsDiffer(t *testing.T) {
+	need.Namespaces(t, "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc")
+	w := world.Start(t, world.Options{})
+	home := "flavor: openclaw\nchannels: {tg: {type: telegram, tools: {group: {deny: [cron, process]}}}}\ntools: {by_provider: {offline: {deny: [grep]}}}\n"
+	if err := os.WriteFile(filepath.Join(w.Home, "theclaw.yaml"), []byte(home), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Create(t, "a1", "outbound: []\npai: {provider: offline}\ntools: {exec: {ask: 'off'}}\n")
+	do := person(w)
+	const group = "agent:a1:telegram:group:-100"
+	for _, c := range []struct{ line, want string }{
+		{"tools explain a1 exec", "exec   allowed by all layers: 1 profile \"full\", 4 home by provider\n"},
+		{"tools explain a1 grep", "grep   denied by layer 4 home by provider: tools.by_provider.offline.deny [\"grep\"]; allowed by 1 profile \"full\"\n"},
+		{"tools explain a1 process --session " + group, "process   denied by layer 7 conversation: channels.tg.tools.group.deny [\"process\"]; allowed by 1 profile \"full\", 4 home by provider, 8 sandbox\n"},
+		{"tools explain a1 web_fetch --session " + group, "web_fetch   denied by layer 8 sandbox: no entry of tools.sandbox.tools.allow; allowed by 1 profile \"full\", 4 home by provider, 7 conversation\n"},
+		{"sandbox explain a1", "sandboxed no (mode non-main, session is main) - host commands: by policy allowlist, ask off\n"},
+		{"sandbox explain a1 --session " + group, "sandboxed yes (mode non-main, session is not main) - driver full - scope agent \"agent:a1\" - workspace none - network off - host commands: not possible\n"},
+	} {
+		if o := do(strings.Fields(c.line)...); o.out != c.want || o.code != 0 {
+			t.Errorf("agentctl %s\n%s%swant\n%s", c.line, o.out, o.err, c.want)
+		}
+	}
+	fails(t, do, 2, "is a conversation of agent 'b'", "tools", "list", "a1", "--session", "agent:b:main")
+	ask := func(key, text string) string {
+		return done(t, do, "agent", "a1", "--session", key, "--wait", "--message", text).out
+	}
+	if out := ask(group, `call: exec {"command":"pwd; echo group >note; cat note"}`); !strings.Contains(out, filepath.Join(w.Home, "sandboxes", "agent-a1-d4f1bd6b")) || !strings.Contains(out, "group\n") {
+		t.Errorf("in the group: %s", out)
+	}
+	if b, err := os.ReadFile(filepath.Join(w.Home, "sandboxes", "agent-a1-d4f1bd6b", "note")); err != nil || string(b) != "group\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if out := ask(group, `call: read {"path":"note"}`); !strings.Contains(out, "group") {
+		t.Errorf("the file tools work elsewhere: %s", out)
+	}
+	if out := ask("agent:a1:main", `call: exec {"command":"touch made"}`); !strings.Contains(out, "nothing was run") {
+		t.Errorf("on the host: %s", out)
+	}
+	done(t, do, "config", "set", "a1", "sandbox.workspace_access", "ro")
+	workspace := filepath.Join(w.Home, "workspace-a1")
+	if err := os.WriteFile(filepath.Join(workspace, "page"), []byte("read me\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := ask(group, `call: exec {"command":"cat page; echo x 2>&1 >page || echo refused; cat $TMPDIR/note; pwd"}`); !strings.Contains(out, "read me\n") ||
+		!strings.Contains(out, "refused\ngroup\n"+workspace+"\n") {
+		t.Errorf("a workspace that is read: %s", out)
+	}
+	want := "write   denied by layer 8 sandbox, sandbox.workspace_access ro: deny [\"write\"]; allowed by 1 profile \"full\", 4 home by provider, 7 conversation, 8 sandbox\n"
+	if o := do("tools", "explain", "a1", "write", "--session", group); o.out != want {
+		t.Errorf("%s%swant\n%s", o.out, o.err, want)
 	}
 }

@@ -30,6 +30,8 @@ type Agent struct {
 	Secrets []layer.Secret
 	// Servers are the MCP servers of the home, by name.
 	Servers []layer.Server
+	// Accounts are those of the home.
+	Accounts []layer.Account
 	// Problem is what is wrong with the present files, when these settings are the last
 	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
 	Problem error
@@ -152,7 +154,7 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Files: Files{in.Agent.Data, in.Home}}
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Accounts: loaded.Accounts, Files: Files{in.Agent.Data, in.Home}}
 	if err := a.resolveWorkspace(loaded); err != nil {
 		return nil, invalid(blame, err)
 	}
@@ -169,6 +171,11 @@ func (d Dir) layers(data []byte, overrides []layer.Override) (in layer.Layers, p
 	}
 	in.Home, in.Parsed = good.file, good.parsed
 	return in, problem, nil
+}
+
+// AccountTools are the lists of tools of the accounts of the home.
+func (a *Agent) AccountTools() config.AccountTools {
+	return layer.HomeSettings{Accounts: a.Accounts}.AccountTools()
 }
 
 // Get returns one setting and its origin; the error names the keys there are.

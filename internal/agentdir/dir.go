@@ -40,6 +40,9 @@ func (d Dir) Memory() string { return filepath.Join(d.Path, "memory") }
 // Sessions holds the session files, projections that may be deleted.
 func (d Dir) Sessions() string { return filepath.Join(d.Path, "sessions") }
 
+// Scratch is the scratch directory of that name, which conversations in a sandbox have.
+func (d Dir) Scratch(name string) string { return filepath.Join(d.home.SandboxesDir(), name) }
+
 // Workdir is the working directory of the agent's programs.
 func (d Dir) Workdir() string { return filepath.Join(d.Path, "workdir") }
 

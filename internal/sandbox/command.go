@@ -83,7 +83,10 @@ type Command struct {
 	// written, at the same path. It must exist and be absolute. With the mode off it may
 	// be empty: the program runs in our own current directory.
 	Workdir string
-	Env     map[string]string // added to the eight variables every program gets
+	// Workspace is a directory that the program sees at the same path and cannot change; its
+	// files belong to the owner of Workdir. Empty: there is none. With the mode off it is ignored.
+	Workspace string
+	Env       map[string]string // added to the eight variables every program gets
 	// OnlyEnv leaves those eight out, for a program that is not of a model.
 	OnlyEnv bool
 	// Stdin is what the program reads; nil: nothing. One that is an io.Closer is closed at
@@ -102,7 +105,7 @@ type Command struct {
 	// Default DefaultOutputCap.
 	OutputCap int
 	// SpillDir is where output above the cap goes, in a new file of mode 0600. In
-	// the workdir, the program's next run can read it. Empty: it is dropped.
+	// the workdir or the workspace, the program's next run can read it. Empty: it is dropped.
 	SpillDir string
 	// Log is the name of a new file in SpillDir for the complete output, from the first byte
 	// on, in place of a spill file. It is then Result.Spill, truncated or not.
@@ -168,6 +171,14 @@ func (s *Sandbox) check(c Command) (Command, error) {
 	for _, p := range c.ReadOnly {
 		if err := s.checkShown("path", p); err != nil {
 			return c, err
+		}
+	}
+	if c.Workspace != "" && s.opts.Mode != Off {
+		if err := s.checkWorkdir(c.Workspace); err != nil {
+			return c, err
+		}
+		if within(c.Workspace, c.Workdir) || within(c.Workdir, c.Workspace) {
+			return c, invalid(fmt.Sprintf("workspace %q and workdir %q are in one another", c.Workspace, c.Workdir), "use separate directories")
 		}
 	}
 	return c, s.checkWorkdir(c.Workdir)

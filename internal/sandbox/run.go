@@ -73,7 +73,11 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 		}
 		o.Env = environment(c, o.Temp)
 	}
-	out, err := output.New(c.OutputCap, c.SpillDir, c.Workdir, o.OwnerUID, o.OwnerGID)
+	base := c.Workdir
+	if c.Workspace != "" && within(c.SpillDir, c.Workspace) {
+		base = c.Workspace
+	}
+	out, err := output.New(c.OutputCap, c.SpillDir, base, o.OwnerUID, o.OwnerGID)
 	if err != nil {
 		return Result{}, err
 	}

@@ -9,14 +9,32 @@ import (
 
 // Layer is one policy. Blank entries are ignored.
 type Layer struct {
-	Name        string // for people, such as: profile "coding"
+	// Number and Name are for people, such as 1 and: profile "coding". Number 0: it has none.
+	Number int
+	Name   string
+	// Origin is the setting that has the lists, such as tools; empty: they are built in.
+	Origin      string
 	Allow, Deny []string
+	// Provider is the model for which the layer holds, as a key of [Providers]; empty: all.
+	Provider string
 }
 
 // Scope holds the tool settings of one home or of one agent.
 type Scope struct {
 	Allow, AlsoAllow, Deny []string
 }
+
+// The numbers of the layers, in the order in which they decide.
+const (
+	NumberProfile = iota + 1
+	NumberProviderProfile
+	NumberHome
+	NumberHomeProvider
+	NumberAgent
+	NumberAgentProvider
+	NumberConversation
+	NumberSandbox
+)
 
 // entry is the form of an entry in the settings.
 var entry = regexp.MustCompile(`^[A-Za-z0-9_:.*-]{1,128}$`)
@@ -54,7 +72,7 @@ func Layers(profile string, home, agent Scope, extra ...string) (layers []Layer)
 	switch {
 	case profile == "":
 	case !known:
-		layers = append(layers, Layer{Name: `profile "` + profile + `", which is not known here`, Deny: []string{"*"}})
+		layers = append(layers, Layer{Number: NumberProfile, Name: `profile "` + profile + `", which is not known here`, Deny: []string{"*"}})
 	default:
 		also := agent.AlsoAllow
 		if len(also) == 0 {
@@ -63,24 +81,27 @@ func Layers(profile string, home, agent Scope, extra ...string) (layers []Layer)
 		if len(l.Allow) > 0 {
 			l.Allow = slices.Concat(l.Allow, extra, also)
 		}
-		layers = append(layers, Layer{Name: `profile "` + profile + `"`, Allow: l.Allow, Deny: without(l.Deny, also)})
+		layers = append(layers, Layer{Number: NumberProfile, Name: `profile "` + profile + `"`, Allow: l.Allow, Deny: without(l.Deny, also)})
 	}
-	for _, s := range []struct {
-		name string
-		Scope
-	}{{"home", home}, {"agent", agent}} {
-		l := Layer{Name: s.name, Allow: s.Allow, Deny: s.Deny}
-		if len(s.AlsoAllow) > 0 {
-			if len(l.Allow) == 0 {
-				l.Allow = []string{"*"}
-			}
-			l.Allow = slices.Concat(l.Allow, s.AlsoAllow)
-		}
+	for _, l := range []Layer{home.layer(NumberHome, "home"), agent.layer(NumberAgent, "agent")} {
 		if len(l.Allow)+len(l.Deny) > 0 {
+			l.Origin = "tools"
 			layers = append(layers, l)
 		}
 	}
 	return layers
+}
+
+// layer is that of the lists; also_allow alone allows everything.
+func (s Scope) layer(number int, name string) Layer {
+	l := Layer{Number: number, Name: name, Allow: s.Allow, Deny: s.Deny}
+	if len(s.AlsoAllow) > 0 {
+		if len(l.Allow) == 0 {
+			l.Allow = []string{"*"}
+		}
+		l.Allow = slices.Concat(l.Allow, s.AlsoAllow)
+	}
+	return l
 }
 
 // without are the tools of a profile's deny that also_allow does not allow.
@@ -166,7 +187,7 @@ func (p *Policy) Decide(t Tool) Decision {
 func (l compiled) refuses(t Tool) string {
 	for _, e := range l.deny {
 		if e.matches(t) || searches(t) && e.matches(Tool{Name: "read"}) {
-			return fmt.Sprintf("deny %q", e.entry)
+			return fmt.Sprintf("deny [%q]", e.entry)
 		}
 	}
 	for _, e := range l.allow {

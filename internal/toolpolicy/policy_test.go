@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
@@ -34,12 +36,11 @@ func recorded(t *testing.T) (r recording) {
 	return r
 }
 
-// different are the recorded vectors that are decided differently here, and why.
+// different are the recorded vectors that are decided differently here, by the section of the chapter on
+// tools that says so.
 var different = map[int]string{
-	16: "tools of sub-agents come with sub-agents",
-	17: "layers are not merged: the profile, the home and the agent are decided one after the other",
-	18: "the layer of the sandbox comes with the scopes of sandboxes",
-	19: "the layer of the sandbox comes with the scopes of sandboxes",
+	16: "5.3: the layer of sub-agents comes with sub-agents",
+	17: "3: allow and also_allow of one scope are refused, and 5.3: layers are not merged, but decided one after the other",
 }
 
 type policy struct{ Allow, Deny []string }
@@ -117,6 +118,49 @@ func answer(t *testing.T, fn string, input json.RawMessage) (string, bool) {
 			layers = append(layers, p.layer())
 		}
 		return encode(toolpolicy.New(layers).Decide(toolpolicy.Tool{Name: in.Tool}).Allowed)
+	case "resolveSandboxToolPolicyForAgent":
+		var in struct {
+			Cfg     json.RawMessage
+			AgentID string `json:"agentId"`
+		}
+		decode(&in)
+		return sandboxPolicy(t, in.AgentID, in.Cfg)
+	}
+	return "", false
+}
+
+// sandboxPolicy is the layer of the sandbox with settings of the home, and where its lists come from.
+func sandboxPolicy(t *testing.T, agent string, settings json.RawMessage) (string, bool) {
+	t.Helper()
+	home := map[string]any{}
+	if err := json.Unmarshal(settings, &home); err != nil {
+		t.Fatal(err)
+	}
+	home["flavor"] = "openclaw"
+	data, err := json.Marshal(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := layer.Load(layer.Layers{
+		AgentID: agent, Home: layer.File{Name: "theclaw.json5", Data: data}, Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: " + agent + "\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := config.Conversation{Key: "agent:" + agent + ":telegram:group:-1"}
+	sources := map[string]map[string]string{}
+	for _, list := range []string{"allow", "deny"} {
+		key, source := "tools.sandbox.tools."+list, "global"
+		if v, _ := got.Get(key); v.Origin == "flavor openclaw" {
+			source = "default"
+		}
+		sources[list] = map[string]string{"source": source, "key": key}
+	}
+	for _, l := range got.Config.ToolLayers(group, nil) {
+		if l.Number == toolpolicy.NumberSandbox {
+			b, err := json.Marshal(map[string]any{"allow": l.Allow, "deny": l.Deny, "sources": sources})
+			return string(b), err == nil
+		}
 	}
 	return "", false
 }
@@ -190,12 +234,12 @@ func TestDecide(t *testing.T) {
 		rule        string
 	}{
 		{scope{}, scope{}, toolpolicy.Tool{Name: "exec"}, "", ""},
-		{scope{}, scope{}, toolpolicy.Tool{Name: "apply_patch"}, `profile "theclaw"`, `deny "apply_patch"`},
+		{scope{}, scope{}, toolpolicy.Tool{Name: "apply_patch"}, `profile "theclaw"`, `deny ["apply_patch"]`},
 		{scope{}, scope{}, toolpolicy.Tool{Name: "read"}, `profile "theclaw"`, "no entry of allow"},
 		{scope{}, scope{AlsoAllow: []string{"read"}}, toolpolicy.Tool{Name: "grep"}, "", ""},
 		{scope{}, scope{AlsoAllow: []string{"apply-patch"}}, toolpolicy.Tool{Name: "apply_patch"}, "", ""},
 		{scope{}, scope{AlsoAllow: []string{"group:fs"}}, toolpolicy.Tool{Name: "apply_patch"}, "", ""},
-		{scope{Profile: "newer"}, scope{AlsoAllow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, `profile "newer", which is not known here`, `deny "*"`},
+		{scope{Profile: "newer"}, scope{AlsoAllow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, `profile "newer", which is not known here`, `deny ["*"]`},
 		{scope{AlsoAllow: []string{"read"}}, scope{AlsoAllow: []string{"web_fetch"}}, toolpolicy.Tool{Name: "read"}, `profile "theclaw"`, "no entry of allow"},
 		{scope{Profile: "coding"}, scope{}, toolpolicy.Tool{Name: "edit"}, "", ""},
 		{scope{Profile: "coding"}, scope{Profile: "minimal"}, toolpolicy.Tool{Name: "edit"}, `profile "minimal"`, "no entry of allow"},
@@ -205,15 +249,15 @@ func TestDecide(t *testing.T) {
 		{scope{Profile: "coding"}, scope{AlsoAllow: []string{"git-hub__*"}}, toolpolicy.Tool{Name: "git_hub__list_issues", Group: toolpolicy.GroupMCP}, "", ""},
 		{scope{Profile: "coding"}, scope{AlsoAllow: []string{"git__*"}}, toolpolicy.Tool{Name: "git_hub__list_issues", Group: toolpolicy.GroupMCP}, `profile "coding"`, "no entry of allow"},
 		{scope{Profile: "agentclaw"}, scope{}, toolpolicy.Tool{Name: "browser__open", Group: toolpolicy.GroupMCP}, "", ""},
-		{scope{Profile: "full", Deny: []string{"group:runtime"}}, scope{Allow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, "home", `deny "group:runtime"`},
+		{scope{Profile: "full", Deny: []string{"group:runtime"}}, scope{Allow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, "home", `deny ["group:runtime"]`},
 		{scope{Profile: "full"}, scope{Allow: []string{"read"}}, toolpolicy.Tool{Name: "write"}, "agent", "no entry of allow"},
 		{scope{Profile: "full", Allow: []string{"group:fs"}}, scope{}, toolpolicy.Tool{Name: "exec"}, "home", "no entry of allow"},
 		{scope{Profile: "full", Allow: []string{"", " "}}, scope{}, toolpolicy.Tool{Name: "exec"}, "", ""},
-		{scope{Profile: "full"}, scope{Deny: []string{"READ"}}, toolpolicy.Tool{Name: "ls"}, "agent", `deny "READ"`},
-		{scope{Profile: "full"}, scope{Deny: []string{"*"}}, mcp, "agent", `deny "*"`},
+		{scope{Profile: "full"}, scope{Deny: []string{"READ"}}, toolpolicy.Tool{Name: "ls"}, "agent", `deny ["READ"]`},
+		{scope{Profile: "full"}, scope{Deny: []string{"*"}}, mcp, "agent", `deny ["*"]`},
 		{scope{Profile: "messaging"}, scope{}, toolpolicy.Tool{Name: "sessions_spawn"}, `profile "messaging"`, "no entry of allow"},
 		{scope{Profile: "full", AlsoAllow: []string{"read"}}, scope{}, toolpolicy.Tool{Name: "exec"}, "", ""},
-		{scope{Profile: "full"}, scope{AlsoAllow: []string{"read"}, Deny: []string{"read"}}, toolpolicy.Tool{Name: "read"}, "agent", `deny "read"`},
+		{scope{Profile: "full"}, scope{AlsoAllow: []string{"read"}, Deny: []string{"read"}}, toolpolicy.Tool{Name: "read"}, "agent", `deny ["read"]`},
 	} {
 		layers := toolpolicy.Layers(cmp.Or(c.agent.Profile, c.home.Profile, toolpolicy.Theclaw), lists(c.home), lists(c.agent))
 		got := toolpolicy.New(layers).Decide(c.tool)

@@ -2,6 +2,7 @@ package toolpolicy_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -108,49 +109,190 @@ func randomList(r *rand.Rand, most int) (out []string) {
 	return out
 }
 
-// S4-59, S4-60, S4-61: a million random policies decide as the second implementation does, and a
-// layer more never adds a tool.
+// settings are all that decides on tools for one turn.
+type settings struct {
+	profile             string
+	home, agent         toolpolicy.Scope
+	homeBy, agentBy     toolpolicy.Providers
+	conversation, inBox *toolpolicy.Layer
+	provider, model     string
+}
+
+// numbered are the tools that one layer leaves.
+type numbered struct {
+	number int
+	left   map[string]bool
+}
+
+// profiles are those of the chapter on tools, 5.3; nil allows everything.
+var profiles = map[string][]string{
+	"theclaw": {"exec"}, "minimal": {"session_status"}, "full": nil,
+	"coding":    {"group:fs", "group:runtime", "group:sessions", "group:memory", "image"},
+	"messaging": {"group:messaging", "sessions_list", "sessions_history", "sessions_send", "session_status"},
+	"agentclaw": strings.Fields("exec read write web_search web_fetch ask_user remember set_reminder schedule send_file python http_request browser__* comfyui__* plan_task"),
+}
+
+// profile is what a profile leaves: also_allow of the agent counts, else that of the home.
+func (r reference) profile(number int, name string, home, agent []string) numbered {
+	also := agent
+	if len(also) == 0 {
+		also = home
+	}
+	l := toolpolicy.Layer{}
+	if profiles[name] != nil {
+		l.Allow = append(slices.Clone(profiles[name]), also...)
+	}
+	// The profile theclaw has one tool, although exec allows apply_patch.
+	if patch := (toolpolicy.Tool{Name: "apply_patch"}); name == "theclaw" && !slices.ContainsFunc(also, func(e string) bool { return slices.Contains(r.expanded(e, []toolpolicy.Tool{patch}), patch) }) {
+		l.Deny = []string{"apply_patch"}
+	}
+	return numbered{number, r.left(l, tools)}
+}
+
+// lists is what the lists of a scope leave: also_allow is added to allow, or to everything.
+func (r reference) lists(number int, allow, also, deny []string) numbered {
+	l := toolpolicy.Layer{Allow: allow, Deny: deny}
+	if len(also) > 0 {
+		if len(allow) == 0 {
+			l.Allow = []string{"*"}
+		}
+		l.Allow = append(slices.Clone(l.Allow), also...)
+	}
+	return numbered{number, r.left(l, tools)}
+}
+
+// entry is the entry of a model, else that of its provider.
+func entry(by toolpolicy.Providers, provider, model string) (e toolpolicy.Provider, ok bool) {
+	if e, ok = by[provider+"/"+model]; !ok {
+		e, ok = by[provider]
+	}
+	return e, ok
+}
+
+// layers are those that exist for a turn, one after the other as the chapter counts them.
+func (r reference) layers(s settings) (out []numbered) {
+	out = append(out, r.profile(1, s.profile, s.home.AlsoAllow, s.agent.AlsoAllow))
+	h, ofHome := entry(s.homeBy, s.provider, s.model)
+	a, ofAgent := entry(s.agentBy, s.provider, s.model)
+	switch {
+	case a.Profile != "":
+		out = append(out, r.profile(2, a.Profile, h.AlsoAllow, a.AlsoAllow))
+	case h.Profile != "":
+		out = append(out, r.profile(2, h.Profile, h.AlsoAllow, a.AlsoAllow))
+	}
+	out = append(out, r.lists(3, s.home.Allow, s.home.AlsoAllow, s.home.Deny))
+	if ofHome {
+		out = append(out, r.lists(4, h.Allow, h.AlsoAllow, h.Deny))
+	}
+	out = append(out, r.lists(5, s.agent.Allow, s.agent.AlsoAllow, s.agent.Deny))
+	if ofAgent {
+		out = append(out, r.lists(6, a.Allow, a.AlsoAllow, a.Deny))
+	}
+	for number, l := range map[int]*toolpolicy.Layer{7: s.conversation, 8: s.inBox} {
+		if l != nil {
+			out = append(out, r.lists(number, l.Allow, nil, l.Deny))
+		}
+	}
+	slices.SortFunc(out, func(a, b numbered) int { return a.number - b.number })
+	return out
+}
+
+// policies are the layers of the package for the same turn.
+func (s settings) policies() []toolpolicy.Layer {
+	layers := toolpolicy.Layers(s.profile, s.home, s.agent)
+	layers = append(layers, toolpolicy.ProviderLayers(s.homeBy, s.agentBy)...)
+	for number, l := range map[int]*toolpolicy.Layer{toolpolicy.NumberConversation: s.conversation, toolpolicy.NumberSandbox: s.inBox} {
+		if l != nil {
+			layers = append(layers, toolpolicy.Layer{Number: number, Allow: l.Allow, Deny: l.Deny})
+		}
+	}
+	slices.SortStableFunc(layers, func(a, b toolpolicy.Layer) int { return a.Number - b.Number })
+	return toolpolicy.ForModel(layers, s.provider, s.model)
+}
+
+func randomSettings(r *rand.Rand) settings {
+	names := slices.Sorted(maps.Keys(profiles))
+	scope := func() (s toolpolicy.Scope) {
+		switch r.IntN(4) {
+		case 0:
+			s.Allow = randomList(r, 8)
+		case 1:
+			s.AlsoAllow = randomList(r, 4)
+		}
+		s.Deny = randomList(r, 2)
+		return s
+	}
+	providers := func() toolpolicy.Providers {
+		out := toolpolicy.Providers{}
+		for _, key := range []string{"openai", "openai/gpt-5", "Anthropic", "openrouter/a/b"} {
+			if r.IntN(3) > 0 {
+				continue
+			}
+			s := scope()
+			p := toolpolicy.Provider{Allow: s.Allow, AlsoAllow: s.AlsoAllow, Deny: s.Deny}
+			if r.IntN(2) == 0 {
+				p.Profile = names[r.IntN(len(names))]
+			}
+			out[key] = p
+		}
+		return out
+	}
+	layer := func() *toolpolicy.Layer {
+		if r.IntN(2) == 0 {
+			return nil
+		}
+		s := scope()
+		return &toolpolicy.Layer{Allow: s.Allow, Deny: s.Deny}
+	}
+	model := [][2]string{{"openai", "gpt-5"}, {"openai", "gpt-4"}, {"Anthropic", "x"}, {"openrouter", "a/b"}, {"offline", ""}}[r.IntN(5)]
+	return settings{
+		profile: names[r.IntN(len(names))], home: scope(), agent: scope(), homeBy: providers(), agentBy: providers(),
+		conversation: layer(), inBox: layer(), provider: model[0], model: model[1],
+	}
+}
+
+// S4-59, S4-60, S4-61: a million random decisions over the eight layers are those of the second implementation, by
+// the same layer, and a layer more never adds a tool.
 func TestRandomPolicies(t *testing.T) {
 	ref := reference{groups: recorded(t).Groups}
 	ref.groups["group:memory"] = append(ref.groups["group:memory"], "memory_save")
 	ref.groups["group:search"] = []string{"grep", "find", "ls"}
 	r := rand.New(rand.NewPCG(25, 1))
-	decided, allowed := 0, 0
+	decided, by := 0, map[int]int{}
 	for decided < 1_000_000 {
-		layers := make([]toolpolicy.Layer, r.IntN(4)+1)
-		var left []map[string]bool
-		for i := range layers {
-			layers[i] = toolpolicy.Layer{Allow: randomList(r, 6), Deny: randomList(r, 3)}
-			left = append(left, ref.left(layers[i], tools))
+		s := randomSettings(r)
+		layers, want := s.policies(), ref.layers(s)
+		policy, fewer := toolpolicy.New(layers), layers
+		if n := r.IntN(len(layers)); len(layers) > 0 {
+			fewer = slices.Delete(slices.Clone(layers), n, n+1)
 		}
-		policy := toolpolicy.New(layers)
+		less := toolpolicy.New(fewer)
 		for _, tool := range tools {
-			want, first := true, 0
-			for i, l := range left {
-				if !l[tool.Name+" "+tool.Group] {
-					want, first = false, i+1
+			first := 0
+			for _, l := range want {
+				if !l.left[tool.Name+" "+tool.Group] {
+					first = l.number
 					break
 				}
 			}
-			got := policy.Decide(tool)
-			if got.Allowed != want || got.Layer != first || (got.Rule == "") != want {
-				t.Fatalf("%+v over %+v: %+v, want %v by layer %d", tool, layers, got, want, first)
+			got, number := policy.Decide(tool), 0
+			if got.Layer > 0 {
+				number = layers[got.Layer-1].Number
+			}
+			if got.Allowed != (first == 0) || number != first || (got.Rule == "") != got.Allowed {
+				t.Fatalf("%+v over %+v: %+v by layer %d, want layer %d", tool, s, got, number, first)
+			}
+			if got.Allowed && !less.Decide(tool).Allowed {
+				t.Fatalf("%+v is added by a layer of %+v", tool, layers)
 			}
 			decided++
-			if !want {
-				continue
-			}
-			allowed++
-		}
-		fewer := toolpolicy.New(layers[1:])
-		for _, tool := range tools {
-			if policy.Decide(tool).Allowed && !fewer.Decide(tool).Allowed {
-				t.Fatalf("%+v is added by the first layer of %+v", tool, layers)
-			}
+			by[first]++
 		}
 	}
-	if allowed == 0 || allowed == decided {
-		t.Fatalf("%d of %d are allowed: the policies say nothing", allowed, decided)
+	for number := range 9 {
+		if by[number] == 0 {
+			t.Errorf("layer %d decides nothing: the policies say nothing", number)
+		}
 	}
-	fmt.Printf("policy decided=%d allowed=%d\n", decided, allowed)
+	fmt.Printf("policy decided=%d allowed=%d\n", decided, by[0])
 }

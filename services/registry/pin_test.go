@@ -338,11 +338,11 @@ func testSetHomeValue(t *testing.T, o backendtest.Options) {
 	const now = "mcp:\n  servers:\n    x: {command: [y]}\nrun:\n  timeout: 5m\n"
 	text(now)
 	for value, want := range map[string]string{
-		"{command: [], timeout: 5s}":       "must be a list of 1 to 64 words",
-		"{command: [x]\n}":                 "must be one line of YAML",
-		"{command: [x]":                    "cannot be changed without touching the lines around it",
-		"{command: [x]}\u00a0# {":          "mcp.servers.x",
-		"{command: [x], timeout: 11m}":     "is not between 1s and 10m",
+		"{command: [], timeout: 5s}":         "must be a list of 1 to 64 words",
+		"{command: [x]\n}":                   "must be one line of YAML",
+		"{command: [x]":                      "cannot be changed without touching the lines around it",
+		"{command: [x]}\u00a0# {":            "mcp.servers.x",
+		"{command: [x], timeout: 11m}":       "is not between 1s and 10m",
 		"{command: [x]} # a comment\r\na: b": "must be one line of YAML",
 	} {
 		_, err := w.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"mcp", "servers", "x"}, Value: value})

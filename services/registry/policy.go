@@ -32,7 +32,7 @@ func Policy() serve.Policy {
 	add(registryv1.LeaseService_ServiceDesc, waits(owner), "FindRunner")
 	add(registryv1.LeaseService_ServiceDesc, owner, "RequestAbort")
 	add(registryv1.TurnService_ServiceDesc, ends(runner), "OpenBatch")
-	add(registryv1.TurnService_ServiceDesc, runner, "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn", "RecordProcess", "ListProcesses", "GetTurnConfig")
+	add(registryv1.TurnService_ServiceDesc, runner, "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "GetTurnConfig", "WithdrawTurn", "RecordProcess", "ListProcesses")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
 	add(registryv1.TurnService_ServiceDesc, both, "ListTurns")
 	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn", "SumUsage")

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset/file"
 )
@@ -12,7 +13,7 @@ const maxChanges = 2 << 20
 
 // GetChanges returns what calls have changed, from the working directory of this machine.
 func (s *Service) GetChanges(ctx context.Context, req *runnerpb.GetChangesRequest) (*runnerpb.GetChangesResponse, error) {
-	config, err := s.turnConfig(ctx, req.GetAgentId())
+	config, _, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemory
 
 func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
 	var out memory.Outcome
-	value, err := s.agentSettings(ctx, req.GetAgentId())
+	config, _, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
 		return out, err
 	}
@@ -56,7 +56,6 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 	if err != nil {
 		return out, err
 	}
-	config := turnConfig(value)
 	job := memory.Job{
 		AgentID: req.GetAgentId(), ThreadID: req.GetThreadId(), Config: config.GetCompaction(), Layers: now.GetMemory(), Unseen: now.GetThreads(),
 		Fatal: func(err error) bool { return fault.Is(err, fault.LeaseLost) },
@@ -72,7 +71,7 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 		in.Logs, logs = logs, nil
 		return s.turns.RecordCompaction(ctx, in)
 	}
-	if err := s.setStrategy(&job, config, value); err != nil {
+	if err := s.setStrategy(&job, config); err != nil {
 		return out, err
 	}
 	r := s.driver.Memory
@@ -93,12 +92,12 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 }
 
 // setStrategy finds how the agent digests.
-func (s *Service) setStrategy(job *memory.Job, config *registrypb.TurnConfig, value map[string]string) error {
+func (s *Service) setStrategy(job *memory.Job, config *registrypb.TurnConfig) error {
 	if strings.EqualFold(job.Config.GetStrategy(), compact.Truncate{}.Name()) {
 		job.Strategy = compact.Truncate{}
 		return nil
 	}
-	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
+	m, err := s.models.Find(config.GetProvider(), config.GetModel())
 	if err != nil {
 		e := model.AsError(err)
 		return fault.Wrap(fault.New(codes.FailedPrecondition, e.Reason(), e.Error(), e.Fix()), errors.New("no model"))

@@ -15,6 +15,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/turn"
 	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
@@ -46,12 +48,12 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if err != nil {
 		return prompt.Scope{}, err
 	}
-	turn, err := s.turnConfig(ctx, req.GetAgentId())
+	conf, _, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
 		return prompt.Scope{}, err
 	}
-	claim := &registrypb.BeginTurnResponse{Config: turn, Memory: mem.GetMemory(), Agents: mem.GetAgents()}
-	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
+	claim := &registrypb.BeginTurnResponse{Config: conf, Memory: mem.GetMemory(), Agents: mem.GetAgents()}
+	m, err := s.models.Find(conf.GetProvider(), conf.GetModel())
 	if err != nil {
 		m = modelcall.Model{} // its window is not known
 	}
@@ -148,8 +150,7 @@ func (s *Service) digestedAt(ctx context.Context, req *runnerpb.BuildContextRequ
 	return upto, err
 }
 
-// agentSettings are those of an agent, without the model where none was chosen: the runner's
-// default answers then, as in a turn.
+// agentSettings are those of an agent.
 func (s *Service) agentSettings(ctx context.Context, agentID string) (map[string]string, error) {
 	conf, err := s.agents.GetAgentConfig(ctx, &registrypb.GetAgentConfigRequest{AgentId: agentID})
 	if err != nil {
@@ -157,9 +158,6 @@ func (s *Service) agentSettings(ctx context.Context, agentID string) (map[string
 	}
 	value := map[string]string{}
 	for _, v := range conf.GetValues() {
-		if strings.HasPrefix(v.GetKey(), "pai.") && v.GetOrigin() == "default" {
-			continue
-		}
 		value[v.GetKey()] = strings.TrimSpace(v.GetValue())
 	}
 	return value, nil
@@ -184,10 +182,19 @@ func (s *Service) contextFiles(ctx context.Context, req *runnerpb.BuildContextRe
 	return files, nil
 }
 
-// turnConfig is the settings as a turn has them; the model is empty where none was chosen.
-func turnConfig(value map[string]string) *registrypb.TurnConfig {
-	c := config.FromValues(value)
-	out := c.TurnConfig()
-	out.Provider, out.Model = value["pai.provider"], value["pai.model"]
-	return out
+// turnConfig returns the settings as the next turn of a conversation has them, with the layers of its
+// model and the directory of this machine, and its session key.
+func (s *Service) turnConfig(ctx context.Context, req *registrypb.GetTurnConfigRequest) (c *registrypb.TurnConfig, key string, err error) {
+	r, err := s.turns.GetTurnConfig(ctx, req)
+	if err != nil {
+		return nil, "", err
+	}
+	c = r.GetConfig()
+	provider, name := c.GetProvider(), c.GetModel()
+	if m, err := s.models.Find(provider, name); err == nil { // else the turn fails, whatever its tools are
+		provider, name = m.Provider, m.Name
+	}
+	toolset.ForModel(c, provider, name)
+	c.Workdir = turn.Workdir(req.GetAgentId(), s.cfg.Root, c)
+	return c, r.GetSessionKey(), nil
 }

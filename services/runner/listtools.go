@@ -3,32 +3,66 @@ package runner
 import (
 	"context"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/toolpolicy"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 var classNames = map[toolset.Class]string{toolset.Read: "read", toolset.Idempotent: "idempotent", toolset.Effect: "effect"}
 
-// ListTools returns the tools of this runner and what the settings of an agent make of them,
-// by the code that makes the set of a turn.
+// ListTools returns the tools of this runner and what the settings make of them in a conversation
+// of an agent, by the code that makes the set of a turn.
 func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest) (*runnerpb.ListToolsResponse, error) {
-	config, err := s.turnConfig(ctx, req.GetAgentId())
+	c, key, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId(), SessionKey: req.GetSessionKey()})
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.driver.Tools.For(ctx, req.GetAgentId(), config)
+	set, err := s.driver.Tools.For(ctx, req.GetAgentId(), c)
 	if err != nil {
 		return nil, err
 	}
-	out := &runnerpb.ListToolsResponse{Layers: set.Layers()}
+	out := &runnerpb.ListToolsResponse{Layers: set.Layers(), Sandbox: s.sandboxInfo(c, key)}
 	for _, e := range set.Entries() {
 		out.Tools = append(out.Tools, &runnerpb.Tool{
 			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: classNames[e.Class],
-			Sends: sends(e.Spec.Needs, config.GetSandboxNetwork() || len(config.GetNetworkHosts()) > 0 || config.GetSandboxMode() == "off"), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server,
+			Sends: sends(e.Spec.Needs, c.GetSandboxNetwork() || len(c.GetNetworkHosts()) > 0 || c.GetSandboxMode() == string(sandbox.Off)), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server, AllowedBy: e.AllowedBy,
 		})
 	}
 	return out, nil
+}
+
+// sandboxInfo is where the programs of a conversation run.
+func (s *Service) sandboxInfo(c *registrypb.TurnConfig, key string) *runnerpb.SandboxInfo {
+	box := c.GetSandbox()
+	out := &runnerpb.SandboxInfo{
+		Sandboxed: c.GetSandboxMode() != string(sandbox.Off), Mode: box.GetMode(), Scope: box.GetScope(), ScopeKey: box.GetKey(), Workspace: box.GetAccess(),
+		Network: "off", HostCommands: "not possible",
+	}
+	if n := (config.Network{Open: c.GetSandboxNetwork(), Hosts: c.GetNetworkHosts()}); n.Open || len(n.Hosts) > 0 {
+		out.Network = n.String()
+	}
+	switch {
+	case box.GetMode() != config.SandboxNonMain:
+	case out.GetSandboxed():
+		out.Why = "session is not main"
+	case key == "":
+		out.Why = "session has no key"
+	default:
+		out.Why = "session is main"
+	}
+	if !out.GetSandboxed() {
+		out.Network = "open"
+		out.HostCommands = "by policy " + c.GetExec().GetSecurity() + ", ask " + c.GetExec().GetAsk()
+		return out
+	}
+	report, err := s.sandboxes.reportOf(c.GetSandboxMode())
+	if out.Level = string(report.Level); err != nil {
+		out.Level = string(sandbox.LevelNone)
+	}
+	return out
 }
 
 // sends is how a tool can send data out; network: the programs of tools have it.

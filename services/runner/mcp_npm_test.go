@@ -18,7 +18,7 @@ import (
 // npmServer is the program of a server of npm, and the directory of all.
 func npmServer(t *testing.T, name string) (program, dir string) {
 	t.Helper()
-	dir, err := filepath.Abs("../../examples/mcp/npm/node_modules")
+	dir, err := filepath.Abs("../../.bin/mcp/node_modules")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,6 +130,15 @@ func (b *sandboxes) get(mode string) (shell.Sandbox, error) {
 	return s, nil
 }
 
+// reportOf is what was found for a mode; it is looked for the first time.
+func (b *sandboxes) reportOf(mode string) (sandbox.Report, error) {
+	s, err := b.get(mode)
+	if box, ok := s.(*sandbox.Sandbox); ok && err == nil {
+		return box.Report(), nil
+	}
+	return sandbox.Report{}, err
+}
+
 // report is what was found for the usual mode, if it was looked for.
 func (b *sandboxes) report() (sandbox.Report, bool) {
 	b.mu.Lock()

@@ -5,12 +5,11 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
 // ListServers returns the MCP servers of an agent and their states on this runner.
 func (s *Service) ListServers(ctx context.Context, req *runnerpb.ListServersRequest) (*runnerpb.ListServersResponse, error) {
-	config, err := s.turnConfig(ctx, req.GetAgentId())
+	config, _, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId()})
 	if err != nil {
 		return nil, err
 	}
@@ -19,7 +18,7 @@ func (s *Service) ListServers(ctx context.Context, req *runnerpb.ListServersRequ
 
 // StartServer starts an MCP server for an agent, and reports its tools.
 func (s *Service) StartServer(ctx context.Context, req *runnerpb.StartServerRequest) (*runnerpb.StartServerResponse, error) {
-	config, err := s.turnConfig(ctx, req.GetAgentId())
+	config, _, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId()})
 	if err != nil {
 		return nil, err
 	}
@@ -28,15 +27,4 @@ func (s *Service) StartServer(ctx context.Context, req *runnerpb.StartServerRequ
 		return nil, err
 	}
 	return &runnerpb.StartServerResponse{Server: server}, nil
-}
-
-// turnConfig is what a turn of an agent would get of its settings, with the directories of this machine.
-func (s *Service) turnConfig(ctx context.Context, agentID string) (*registrypb.TurnConfig, error) {
-	r, err := s.turns.GetTurnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: agentID})
-	if err != nil {
-		return nil, err
-	}
-	config := r.GetConfig()
-	config.Workdir = turn.Workdir(agentID, s.cfg.Root, config)
-	return config, nil
 }

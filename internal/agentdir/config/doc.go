@@ -55,7 +55,16 @@ type Config struct {
 	Tools     Tools
 	MCP       MCP
 	// HomeTools are the lists for all agents of the home, which decide besides those of the agent.
-	HomeTools toolpolicy.Scope
+	HomeTools ToolLists
+}
+
+// SandboxTools are the lists of tools of conversations in the sandbox.
+type SandboxTools struct{ Allow, Deny []string }
+
+// ToolLists choose tools, for all models and by provider.
+type ToolLists struct {
+	toolpolicy.Scope
+	ByProvider toolpolicy.Providers
 }
 
 // Tools choose which tools the model has. Profile is theclaw (default), minimal, coding,
@@ -63,7 +72,8 @@ type Config struct {
 // (default), openclaw or agentclaw.
 type Tools struct {
 	Profile, Presentation string
-	toolpolicy.Scope
+	ToolLists
+	Sandbox SandboxTools
 	// Parallel (8) is the most reads that run together. ResultChars (30,000) is how many characters of
 	// a result the model reads.
 	Parallel, ResultChars int
@@ -225,10 +235,17 @@ type Run struct {
 // them together in the next one, steer puts them into the running one.
 type Queue struct{ Mode string }
 
-// Sandbox of the agent's programs: mode required (default), reduced or off; no network.
+// Sandbox of the agent's programs; no network. [Config.SandboxAt] is what follows for a conversation.
 type Sandbox struct {
-	Mode    string
-	Network Network
+	// Mode is off, non-main or all (default); the older values required and reduced are all with that level.
+	Mode string
+	// Level is required (default) or reduced.
+	Level string
+	// Scope says which conversations have the same scratch directory: session, agent (default) or shared.
+	Scope string
+	// WorkspaceAccess is none, ro or rw (default).
+	WorkspaceAccess string
+	Network         Network
 }
 
 // Memory reports whether the agent layer may digest peers' words; default false.
@@ -301,7 +318,7 @@ func Default() Config {
 		Compaction:      Compaction{Strategy: "summarise", AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
 		Queue:           Queue{Mode: "followup"},
-		Sandbox:         Sandbox{Mode: "required"},
+		Sandbox:         Sandbox{Mode: SandboxAll, Level: levelRequired, Scope: ScopeAgent, WorkspaceAccess: AccessReadWrite},
 		Quota:           Quota{PairPerMinute: 60, TokensPerDay: 5_000_000},
 		OnError:         OnError{NotifyPeer: Auto},
 		Tools: Tools{

@@ -233,8 +233,23 @@ var fields = []Field{
 	},
 	{
 		Key: "sandbox.mode", Ref: func(c *Config) any { return &c.Sandbox.Mode },
-		Rule: oneOf("required", "reduced", "off"), Effect: EffectMessage, Example: "reduced",
-		Meaning: "How the programs that the model starts are separated from the host. With `required` nothing runs where no complete sandbox is available, `reduced` then uses Landlock and seccomp alone, and `off` runs programs as the user of the services.",
+		Rule: oneOf(SandboxOff, SandboxNonMain, SandboxAll, olderRequired, olderReduced), Effect: EffectMessage, Example: SandboxNonMain,
+		Meaning: "Which conversations have their programs in a sandbox: all, those other than the main one (`non-main`), or none. Outside of it programs run as the user of the services, and tools.exec decides which. `required` and `reduced` are older words for all with that sandbox.level.",
+	},
+	{
+		Key: "sandbox.level", Ref: func(c *Config) any { return &c.Sandbox.Level },
+		Rule: oneOf(levelRequired, levelReduced), Effect: EffectMessage, Example: levelReduced,
+		Meaning: "How programs in the sandbox are separated from the host. With `required` nothing runs where no complete sandbox is available; `reduced` then uses Landlock and seccomp alone.",
+	},
+	{
+		Key: "sandbox.scope", Ref: func(c *Config) any { return &c.Sandbox.Scope },
+		Rule: oneOf(ScopeSession, ScopeAgent, ScopeShared), Effect: EffectMessage, Example: ScopeSession,
+		Meaning: "Which conversations have the same scratch directory, where sandbox.workspace_access is `none` or `ro`: each its own (`session`), those of one agent, or those of all agents with this value (`shared`).",
+	},
+	{
+		Key: "sandbox.workspace_access", Ref: func(c *Config) any { return &c.Sandbox.WorkspaceAccess },
+		Rule: oneOf(AccessNone, AccessReadOnly, AccessReadWrite), Effect: EffectMessage, Example: AccessReadOnly,
+		Meaning: "What conversations in the sandbox can do with the working directory of the agent. With `none` their tools work in a scratch directory below `sandboxes` of the home and do not see it; with `ro` they read it, write, edit and apply_patch are denied, and programs write into the scratch directory, which is TMPDIR; with `rw` they work in it.",
 	},
 	{
 		Key: "sandbox.network", Ref: func(c *Config) any { return &c.Sandbox.Network },
@@ -265,6 +280,16 @@ var fields = []Field{
 		Key: "tools.deny", Ref: func(c *Config) any { return &c.Tools.Deny },
 		Rule: tools(), Effect: EffectMessage, Example: "[exec]",
 		Meaning: "Tools that are not allowed, whatever else allows them. The lists of the home and of the agent both hold.",
+	},
+	{
+		Key: "tools.sandbox.tools.allow", Ref: func(c *Config) any { return &c.Tools.Sandbox.Allow },
+		Rule: tools(), Effect: EffectMessage, Example: "[exec, group:fs]",
+		Meaning: "The only tools of conversations in the sandbox, besides what all other lists allow; an empty list allows all. That of the agent replaces that of the home.",
+	},
+	{
+		Key: "tools.sandbox.tools.deny", Ref: func(c *Config) any { return &c.Tools.Sandbox.Deny },
+		Rule: tools(), Effect: EffectMessage, Example: "[browser]",
+		Meaning: "Tools that conversations in the sandbox do not have. That of the agent replaces that of the home.",
 	},
 	{
 		Key: "tools.parallel", Ref: func(c *Config) any { return &c.Tools.Parallel },
@@ -334,7 +359,7 @@ var fields = []Field{
 	{
 		Key: "tools.exec.security", Ref: func(c *Config) any { return &c.Tools.Exec.Security },
 		Rule: oneOf("deny", "allowlist", "full"), Effect: EffectMessage, Example: "allowlist",
-		Meaning: "Which commands may run outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is `open`) without a person: none, those that the allow list of the agent (`agentctl approvals policy`) or tools.exec.safe_bins allows, or all. In the sandbox without the network nothing is refused or asked.",
+		Meaning: "Which commands may run outside the sandbox (see sandbox.mode) or with the network (sandbox.network is `open`) without a person: none, those that the allow list of the agent (`agentctl approvals policy`) or tools.exec.safe_bins allows, or all. In the sandbox without the network nothing is refused or asked.",
 	},
 	{
 		Key: "tools.exec.ask", Ref: func(c *Config) any { return &c.Tools.Exec.Ask },

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // A Setting is what a person may know of one key, of config.yaml or of theclaw.yaml.
@@ -58,6 +60,31 @@ var lists = []Setting{
 		Key: "model.fallbacks", Agent: true, Home: true, Type: TypeList, Limits: "at most 8 of PROVIDER/MODEL", Effect: EffectMessage,
 		Example: "[openai/gpt-5]",
 		Meaning: "The models to use in place of the first. The list is checked and shown by `config effective`; the runner does not use it yet.",
+	},
+	{
+		Key: ByProvider + "PROVIDER", Agent: true, Home: true, Type: TypeMap, Limits: "PROVIDER or PROVIDER/MODEL", Effect: EffectMessage,
+		Example: "{deny: [group:web]}",
+		Meaning: "Further limits for the tools while the model is of this provider, or is this model: the entry of the model counts, else that of its provider. The lists of the home and of the agent both hold, and the profile of the agent replaces that of the home.",
+	},
+	{
+		Key: ByProvider + "PROVIDER.profile", Agent: true, Home: true, Type: TypeChoice, Values: toolpolicy.Profiles(), Effect: EffectMessage,
+		Example: toolpolicy.Coding,
+		Meaning: "A profile that limits the tools further; none does where no entry has one.",
+	},
+	{
+		Key: ByProvider + "PROVIDER.allow", Agent: true, Home: true, Type: TypeList, Limits: tools().Form, Effect: EffectMessage,
+		Example: "[group:fs, exec]",
+		Meaning: "The only tools that are allowed with the model.",
+	},
+	{
+		Key: ByProvider + "PROVIDER.also_allow", Agent: true, Home: true, Type: TypeList, Limits: tools().Form, Effect: EffectMessage,
+		Example: "[web_fetch]",
+		Meaning: "What the profile of the entry allows besides its own tools; not together with allow.",
+	},
+	{
+		Key: ByProvider + "PROVIDER.deny", Agent: true, Home: true, Type: TypeList, Limits: tools().Form, Effect: EffectMessage,
+		Example: "[group:web]",
+		Meaning: "Tools that are not allowed with the model.",
 	},
 	{
 		Key: "memory_search", Agent: true, Home: true, Type: TypeMap, Limits: "a mapping, merged key by key over the layers", Effect: EffectMessage,
@@ -207,6 +234,11 @@ var homes = []Setting{
 		Key: "channels.ACCOUNT.groups", Home: true, Type: TypeMap, Limits: "allow and allow_from: lists of ids; mode: mention, always or off", Effect: EffectNow,
 		Example: `{allow: ["-100200"], mode: mention}`,
 		Meaning: "The groups of the account: `allow` lists them (`*` is any), `allow_from` the senders in them, and `mode` says whether a message must mention the agent. Without `allow` no group is accepted.",
+	},
+	{
+		Key: "channels.ACCOUNT.tools", Home: true, Type: TypeMap, Limits: "dm, group and channel, each with allow and deny, as below tools", Effect: EffectMessage,
+		Example: "{group: {deny: [group:runtime]}}",
+		Meaning: "Further limits for the tools in conversations of the account: direct ones, groups and channels of the platform.",
 	},
 	{
 		Key: "inbox_paths", Home: true, Type: TypeList, Limits: "a list of directories", Default: "[]", Effect: EffectNow,
@@ -371,6 +403,15 @@ func Explain(key string) (out []Setting) {
 				full += "." + attribute
 			}
 			keys = append(keys, full)
+		}
+	}
+	if strings.HasPrefix(key, ByProvider) {
+		keys = []string{ByProvider + "PROVIDER"}
+		for _, attribute := range []string{".profile", ".allow", ".also_allow", ".deny"} {
+			if strings.HasSuffix(key, attribute) {
+				keys[0] += attribute
+				break
+			}
 		}
 	}
 	if strings.HasPrefix(key, "secrets.") {

@@ -30,10 +30,14 @@ func TestTableIsComplete(t *testing.T) {
 			return
 		case kind == reflect.Struct && v.Type() != reflect.TypeFor[Network]():
 			for i := range v.NumField() {
-				walk(v.Field(i), path+"."+v.Type().Field(i).Name)
+				if f := v.Type().Field(i); f.Anonymous {
+					walk(v.Field(i), path)
+				} else {
+					walk(v.Field(i), path+"."+f.Name)
+				}
 			}
 		case (kind == reflect.Slice || kind == reflect.Map) && v.Type() != reflect.TypeFor[[]string]():
-			key := strings.ToLower(strings.TrimPrefix(path, "."))
+			key := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(path, ".")), "byprovider", "by_provider")
 			of := Explain(key)
 			if len(of) == 0 {
 				t.Errorf("%s has no setting", key)
@@ -172,31 +176,33 @@ func TestTextsAreBounded(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for key, want := range map[string]string{
-		"run.concurrency":             "run.concurrency",
-		"sandbox":                     "sandbox.mode sandbox.network",
-		"defaults.run.timeout":        "run.timeout",
-		"channels.hook.url":           "channels.NAME.url",
-		"channels.hook":               "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups",
-		"channels":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups",
-		"outbound":                    "outbound outbound[].thread_pattern outbound[].via",
-		"outbound[0].via":             "outbound[].via",
-		"storage":                     "storage.engine storage.dsns",
-		"defaults":                    "defaults",
-		"session":                     "session.dm_scope session.main_key session.reset.mode session.reset.at session.reset.idle",
-		"session.reset":               "session.reset.mode session.reset.at session.reset.idle",
-		"agents.defaults.run.timeout": "run.timeout",
-		"agents.list[1].id":           "agents.list[].id",
-		"channels.tg.dm":              "channels.ACCOUNT.dm",
-		"bindings":                    "bindings",
-		"run.concurency":              "",
-		"run.":                        "",
-		"channels.Hook":               "",
-		"channels.hook.colour":        "",
-		"":                            "",
-		"defaults.storage.engine":     "",
-		"defaults.kind":               "",
-		"inbox_paths":                 "inbox_paths",
-		"outbound[].thread_pattern":   "outbound[].thread_pattern",
+		"run.concurrency":                  "run.concurrency",
+		"sandbox":                          "sandbox.mode sandbox.level sandbox.scope sandbox.workspace_access sandbox.network",
+		"defaults.run.timeout":             "run.timeout",
+		"channels.hook.url":                "channels.NAME.url",
+		"channels.hook":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools",
+		"channels":                         "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools",
+		"outbound":                         "outbound outbound[].thread_pattern outbound[].via",
+		"outbound[0].via":                  "outbound[].via",
+		"storage":                          "storage.engine storage.dsns",
+		"defaults":                         "defaults",
+		"session":                          "session.dm_scope session.main_key session.reset.mode session.reset.at session.reset.idle",
+		"tools.by_provider.openai/gpt-4.1": "tools.by_provider.PROVIDER tools.by_provider.PROVIDER.profile tools.by_provider.PROVIDER.allow tools.by_provider.PROVIDER.also_allow tools.by_provider.PROVIDER.deny",
+		"tools.by_provider.openai.deny":    "tools.by_provider.PROVIDER.deny",
+		"session.reset":                    "session.reset.mode session.reset.at session.reset.idle",
+		"agents.defaults.run.timeout":      "run.timeout",
+		"agents.list[1].id":                "agents.list[].id",
+		"channels.tg.dm":                   "channels.ACCOUNT.dm",
+		"bindings":                         "bindings",
+		"run.concurency":                   "",
+		"run.":                             "",
+		"channels.Hook":                    "",
+		"channels.hook.colour":             "",
+		"":                                 "",
+		"defaults.storage.engine":          "",
+		"defaults.kind":                    "",
+		"inbox_paths":                      "inbox_paths",
+		"outbound[].thread_pattern":        "outbound[].thread_pattern",
 	} {
 		var got []string
 		for _, s := range Explain(key) {
@@ -276,7 +282,7 @@ func TestEffects(t *testing.T) {
 		}
 		want := others[f.Key]
 		switch of, _, _ := strings.Cut(f.Key, "."); {
-		case !proto.Equal(before.TurnConfig(), after.TurnConfig()):
+		case !proto.Equal(before.TurnConfig(Conversation{}, nil), after.TurnConfig(Conversation{}, nil)):
 			if want != "" {
 				t.Errorf("%s is given to a turn, and is among the others", f.Key)
 			}

@@ -14,7 +14,7 @@ import (
 // FromValues returns the settings that values are, as the registry shows them: by key, as
 // text. A key that is missing or not known here keeps its default, since the registry may be
 // of another version; that the values are within their limits is the registry's promise. It
-// reads no outbound and no channels.
+// reads no outbound, no channels, and no lists of tools that are for the home or a provider.
 func FromValues(values map[string]string) Config {
 	c := Default()
 	for i := range fields {
@@ -22,11 +22,6 @@ func FromValues(values map[string]string) Config {
 			_ = fields[i].Parse(&c, text)
 		}
 	}
-	c.ForHome(func() {
-		for _, key := range ToolKeys() {
-			_ = index[key].Parse(&c, values[HomeKey+key])
-		}
-	})
 	return c
 }
 
@@ -36,12 +31,15 @@ const HomeKey = "agents.defaults."
 // ToolKeys are the keys that are kept separately for home and agent.
 func ToolKeys() []string { return []string{"tools.allow", "tools.also_allow", "tools.deny"} }
 
+// ByProvider is in front of a provider in the keys of [ToolLists].ByProvider.
+const ByProvider = "tools.by_provider."
+
 // ForHome calls read, which reads settings of all agents of a home into c: the lists of
 // tools are then those of the home, and those of the agent stay as they are.
 func (c *Config) ForHome(read func()) {
-	c.Tools.Scope, c.HomeTools = c.HomeTools, c.Tools.Scope
+	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
 	read()
-	c.Tools.Scope, c.HomeTools = c.HomeTools, c.Tools.Scope
+	c.Tools.ToolLists, c.HomeTools = c.HomeTools, c.Tools.ToolLists
 }
 
 func (w WebTool) limits() *registryv1.WebLimits {
@@ -70,9 +68,10 @@ func (t *Tools) search() *registryv1.WebSearch {
 	return &registryv1.WebSearch{Provider: t.WebSearch.Provider, Url: t.WebSearch.URL, Key: t.WebSearch.Key, Results: int32(t.WebSearch.Results)}
 }
 
-// ToolLayers are the policies by which tools are allowed. In every profile reply.message_tool allows the tool
-// for messages, and mcp.use all tools of servers.
-func (c *Config) ToolLayers() []toolpolicy.Layer {
+// ToolLayers are the policies by which tools are allowed in a conversation, in the order of their
+// numbers; those by provider are for [toolpolicy.ForModel]. In every profile reply.message_tool allows the tool
+// for messages, and mcp.use all tools of servers. accounts are those of the home.
+func (c *Config) ToolLayers(at Conversation, accounts AccountTools) []toolpolicy.Layer {
 	var extra []string
 	if c.Reply.MessageTool {
 		extra = append(extra, "message")
@@ -80,21 +79,41 @@ func (c *Config) ToolLayers() []toolpolicy.Layer {
 	for _, server := range c.MCP.Use {
 		extra = append(extra, server+"__*")
 	}
-	layers := toolpolicy.Layers(c.Tools.Profile, c.HomeTools, c.Tools.Scope, extra...)
+	layers := toolpolicy.Layers(c.Tools.Profile, c.HomeTools.Scope, c.Tools.Scope, extra...)
+	layers = append(layers, toolpolicy.ProviderLayers(c.HomeTools.ByProvider, c.Tools.ByProvider)...)
+	slices.SortStableFunc(layers, func(a, b toolpolicy.Layer) int { return a.Number - b.Number })
+	if l, ok := accounts[at.Account][at.Kind]; ok && at.Kind != "" {
+		layers = append(layers, toolpolicy.Layer{
+			Number: toolpolicy.NumberConversation, Name: "conversation", Origin: "channels." + at.Account + ".tools." + at.Kind, Allow: l.Allow, Deny: l.Deny,
+		})
+	}
+	if box := c.SandboxAt(at); box.Level != SandboxOff {
+		if l := c.Tools.Sandbox; len(l.Allow)+len(l.Deny) > 0 {
+			layers = append(layers, toolpolicy.Layer{Number: toolpolicy.NumberSandbox, Name: "sandbox", Origin: "tools.sandbox.tools", Allow: l.Allow, Deny: l.Deny})
+		}
+		if box.Access == AccessReadOnly {
+			layers = append(layers, toolpolicy.Layer{Number: toolpolicy.NumberSandbox, Name: "sandbox, sandbox.workspace_access ro", Deny: toolpolicy.Writers})
+		}
+	}
 	if c.Tools.WebSearch.Provider == searchOff {
 		layers = append(layers, toolpolicy.Layer{Name: "tools.web_search.provider off", Deny: []string{"web_search"}})
 	}
 	return layers
 }
 
-// TurnConfig returns what a runner needs of the settings, for a turn and for what shows or
-// does a part of one. What depends on the directory of the agent or on the author of a message
-// is added by the caller.
-func (c *Config) TurnConfig() *registryv1.TurnConfig {
+// AccountTools are the lists of the accounts of a home, by the name of the account and the kind of
+// conversation, which is dm, group or channel.
+type AccountTools map[string]map[string]toolpolicy.Scope
+
+// TurnConfig returns what a runner needs of the settings, for a turn of a conversation and for what
+// shows or does a part of one. What depends on the directory of the agent or on the author of a
+// message is added by the caller, and so is the directory of Sandbox.Scratch, which is a name here.
+func (c *Config) TurnConfig(at Conversation, accounts AccountTools) *registryv1.TurnConfig {
+	box := c.SandboxAt(at)
 	out := &registryv1.TurnConfig{
 		Provider: c.Pai.Provider, Model: c.Pai.Model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
-		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network.Open, NetworkHosts: c.Sandbox.Network.Hosts,
+		SandboxMode: box.Level, SandboxNetwork: c.Sandbox.Network.Open, NetworkHosts: c.Sandbox.Network.Hosts,
 		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool,
 		WorkdirShared: c.Workdir.Shared, WorkdirSync: c.Workdir.Sync == "snapshot", WorkdirMaxBytes: int64(c.Workdir.MaxMiB) << 20, WorkdirIgnore: strings.Fields(c.Workdir.Ignore),
 		Compaction: &registryv1.CompactionConfig{
@@ -104,7 +123,8 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 		},
 	}
 	out.ToolLimits, out.WebSearch = c.Tools.limits(), c.Tools.search()
-	if c.Sandbox.Mode == "off" || c.Sandbox.Network.Open {
+	out.Sandbox = &registryv1.Sandbox{Mode: box.Mode, Scope: box.Scope, Key: box.Key, Access: box.Access, Scratch: box.Scratch}
+	if box.Level == SandboxOff || c.Sandbox.Network.Open {
 		e := c.Tools.Exec
 		out.Exec = &registryv1.ExecPolicy{Security: e.Security, Ask: e.Ask, AskFallback: e.AskFallback, SafeBins: e.SafeBins}
 		out.AskApproval = e.Security != string(execpolicy.Full) || e.Ask == string(execpolicy.AskAlways)
@@ -117,8 +137,10 @@ func (c *Config) TurnConfig() *registryv1.TurnConfig {
 		Max: int32(x.Background.Max), MaxAge: durationpb.New(x.Background.MaxAge), Notify: x.Background.Notify,
 		Yield: durationpb.New(x.Yield), Timeout: durationpb.New(x.Timeout),
 	}
-	for _, l := range c.ToolLayers() {
-		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{Name: l.Name, Allow: l.Allow, Deny: l.Deny})
+	for _, l := range c.ToolLayers(at, accounts) {
+		out.ToolLayers = append(out.ToolLayers, &registryv1.ToolLayer{
+			Number: int32(l.Number), Name: l.Name, Origin: l.Origin, Allow: l.Allow, Deny: l.Deny, Provider: l.Provider,
+		})
 	}
 	return out
 }

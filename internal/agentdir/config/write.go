@@ -36,6 +36,9 @@ func Marshal(c Config) []byte {
 		}
 		fmt.Fprintf(&b, "%s%s: %s\n", strings.Repeat("  ", at), path[at], f.Render(&c))
 		open = path[:at]
+		if f.Key == "tools.deny" && len(c.Tools.ByProvider) > 0 {
+			fmt.Fprintf(&b, "  by_provider: %s\n", flowProviders(c.Tools.ByProvider))
+		}
 	}
 	if c.Outbound != nil {
 		fmt.Fprintf(&b, "outbound: %s\n", FlowOutbound(c.Outbound))

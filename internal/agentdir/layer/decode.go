@@ -181,6 +181,8 @@ func (l *layer) setting(kv *ast.MappingValueNode, prefix string) {
 		l.readModel(kv)
 	case full == "memory_search":
 		l.memorySearch(kv)
+	case full == "tools.by_provider":
+		l.byProvider(kv)
 	default:
 		l.fail(kv, full, unknown(prefix+written(kv), l.home))
 	}

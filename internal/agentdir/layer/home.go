@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // maxFallbacks is how many models can follow the first one.
@@ -79,6 +80,8 @@ type Account struct {
 	DM        string
 	AllowFrom []string
 	Groups    AccountGroups
+	// Tools are the lists of tools of its conversations, by their kind: dm, group or channel.
+	Tools map[string]toolpolicy.Scope
 }
 
 // AccountGroups are the groups of an account. Mode is mention (default), always or off.
@@ -288,23 +291,6 @@ func (h *Home) apply(id string, cfg *config.Config, m *more, places map[string]p
 			l.setting(kv, "")
 		}
 		l.finish()
-	}
-}
-
-// swapToolPlaces exchanges where the lists of tools of the agent stand and where those of the home
-// do; see config.Config.ForHome.
-func swapToolPlaces(places map[string]place) {
-	for _, key := range config.ToolKeys() {
-		agent, ofAgent := places[key]
-		home, ofHome := places[config.HomeKey+key]
-		delete(places, key)
-		delete(places, config.HomeKey+key)
-		if ofAgent {
-			places[config.HomeKey+key] = agent
-		}
-		if ofHome {
-			places[key] = home
-		}
 	}
 }
 
@@ -539,6 +525,7 @@ func (l *layer) accounts(kv *ast.MappingValueNode, s *HomeSettings) {
 			"groups": func(kv *ast.MappingValueNode) {
 				l.object(kv.Value, full+".groups", map[string]any{"allow": &a.Groups.Allow, "mode": &a.Groups.Mode, "allow_from": &a.Groups.AllowFrom}, at)
 			},
+			"tools": func(kv *ast.MappingValueNode) { l.accountTools(kv, full+".tools", &a) },
 		}, at)
 		if len(*l.problems) == before {
 			l.checkAccount(entry, full, a, at, marked)

@@ -66,6 +66,8 @@ type Loaded struct {
 	Secrets []Secret
 	// Servers are the MCP servers of the home, by name.
 	Servers []Server
+	// Accounts are those of the home.
+	Accounts []Account
 
 	more   more
 	places map[string]place
@@ -107,6 +109,7 @@ func Load(in Layers) (*Loaded, error) {
 	out.InboxPaths = home.InboxPaths
 	out.Secrets = slices.DeleteFunc(slices.Clone(home.Settings.Secrets), func(s Secret) bool { return !s.For(in.AgentID) })
 	out.Servers = home.Settings.Servers
+	out.Accounts = home.Settings.Accounts
 	out.entry(home, in.AgentID)
 	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
 	if root, ok := l.parse(); ok && root == nil {
@@ -208,7 +211,7 @@ func (l *Loaded) checkAcross(in Layers, home *Home) (problems []Problem) {
 	for _, of := range []struct {
 		prefix, whose string
 		toolpolicy.Scope
-	}{{config.HomeKey, "the home", c.HomeTools}, {"", "the agent", c.Tools.Scope}} {
+	}{{config.HomeKey, "the home", c.HomeTools.Scope}, {"", "the agent", c.Tools.Scope}} {
 		if len(of.Allow) > 0 && len(of.AlsoAllow) > 0 {
 			add(of.prefix+"tools.also_allow", "tools.allow and tools.also_allow cannot both be set for "+of.whose+"; keep one of them")
 		}
@@ -245,6 +248,14 @@ func (l *Loaded) list() {
 			}
 		}
 	})
+	for _, of := range []struct {
+		prefix    string
+		providers toolpolicy.Providers
+	}{{"", l.Config.Tools.ByProvider}, {config.HomeKey, l.Config.HomeTools.ByProvider}} {
+		for _, name := range slices.Sorted(maps.Keys(of.providers)) {
+			add(of.prefix+config.ByProvider+name, config.FlowProvider(of.providers[name]))
+		}
+	}
 	if l.Config.Outbound == nil {
 		add("outbound", config.FlowOutbound([]config.Outbound{{ThreadPattern: "**", Via: "xgw"}}))
 	} else {

@@ -52,7 +52,7 @@ func TestServers(t *testing.T) {
 		t.Errorf("mcp.use is from %s", v.Origin)
 	}
 	l = load(t, Layers{AgentID: "a1", Home: home(serversText), Agent: File{"config.yaml", []byte("agent_id: a1\nmcp: {use: [github, later]}\n")}})
-	if layers := l.Config.ToolLayers(); !cmp.Equal(layers[0].Allow, []string{"exec", "github__*", "later__*"}) {
+	if layers := l.Config.ToolLayers(config.Conversation{}, nil); !cmp.Equal(layers[0].Allow, []string{"exec", "github__*", "later__*"}) {
 		t.Errorf("the profile allows %q", layers[0].Allow)
 	}
 	both := File{"theclaw.json5", []byte(`{mcp: {servers: {files: {command: ['files'], sandbox: 'off', network: 'open'}}, use: ['files']}}`)}

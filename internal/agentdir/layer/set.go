@@ -137,7 +137,7 @@ func render(key, value string) (path []string, flow, problem string) {
 			return []string{"outbound"}, config.FlowOutbound(cfg.Outbound), ""
 		}
 		return []string{"channels", name}, config.FlowChannel(cfg.Channels[name]), ""
-	case strings.HasPrefix(key, "model."), key == "model", key == "memory_search", strings.HasPrefix(key, "memory_search."):
+	case strings.HasPrefix(key, "model."), key == "model", key == "memory_search", strings.HasPrefix(key, "memory_search."), strings.HasPrefix(key+".", config.ByProvider):
 		return nil, "", key + " is not set by this command; edit the file by hand"
 	case key == "channels":
 		return nil, "", "channels are set one by one: channels.NAME with a value such as {type: webhook, url: \"https://...\"}"

@@ -7,10 +7,11 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // S4-59, S4-60: the lists of the home and of the agent are two policies, and the profile of the
-// agent replaces that of the home. What is shown means the same to a runner.
+// agent replaces that of the home.
 func TestToolLists(t *testing.T) {
 	for _, c := range []struct{ home, agent, want string }{
 		{"", "", `profile "theclaw" allow [exec] deny [apply_patch]`},
@@ -29,20 +30,13 @@ func TestToolLists(t *testing.T) {
 		}
 		text := func(cfg *config.Config) string {
 			var out []string
-			for _, l := range cfg.ToolLayers() {
+			for _, l := range cfg.ToolLayers(config.Conversation{}, nil) {
 				out = append(out, fmt.Sprintf("%s allow %s deny %s", l.Name, config.FlowList(l.Allow), config.FlowList(l.Deny)))
 			}
 			return strings.Join(out, "; ")
 		}
 		if text(&got.Config) != c.want {
 			t.Errorf("%s%s\n got %s\nwant %s", c.home, c.agent, text(&got.Config), c.want)
-		}
-		shown := map[string]string{}
-		for _, v := range got.Values {
-			shown[v.Key] = v.Value
-		}
-		if read := config.FromValues(shown); text(&read) != c.want {
-			t.Errorf("%s%s: a runner reads %s, want %s", c.home, c.agent, text(&read), c.want)
 		}
 	}
 	for _, c := range []struct{ home, agent, want string }{
@@ -127,6 +121,77 @@ func TestExecPolicy(t *testing.T) {
 	} {
 		if _, err := load(c.home, c.agent); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s%s: %v, want %s", c.home, c.agent, err, c.want)
+		}
+	}
+}
+
+// S4-59, S4-60, S4-61, S4-76: which of eight layers decides, by hand. Settings of the home, of the agent, the model,
+// the conversation and the tool.
+func TestToolLayers(t *testing.T) {
+	const (
+		main  = "agent:a1:main"
+		group = "agent:a1:telegram:group:-100"
+		home  = "channels: {tg: {type: telegram, tools: {group: {deny: ['group:runtime']}, dm: {allow: [exec, read]}}}}\n"
+	)
+	for _, c := range []struct{ home, agent, model, kind, tool, want string }{
+		{"", "", "openai/gpt-5", "", "read", `1 profile "theclaw": no entry of allow`},
+		{"tools: {profile: coding}\n", "", "openai/gpt-5", "", "edit", ""},
+		{"tools: {by_provider: {openai: {profile: minimal}}}\n", "", "openai/gpt-5", "", "exec", `2 profile "minimal" by provider: no entry of allow`},
+		{"tools: {by_provider: {openai: {profile: minimal}}}\n", "", "anthropic/claude", "", "exec", ""},
+		{"tools: {by_provider: {openai: {profile: minimal}}}\n", "tools: {by_provider: {openai: {profile: coding}}}\n", "openai/gpt-5", "", "exec", ""},
+		{"tools: {by_provider: {OpenAI: {profile: minimal}}}\n", "tools: {by_provider: {openai/GPT-5: {alsoAllow: [exec]}}}\n", "openai/gpt-5", "", "exec", ""},
+		{"tools: {by_provider: {openai: {deny: [exec]}, openai/gpt-5: {}}}\n", "", "openai/gpt-5", "", "exec", ""},
+		{"tools: {by_provider: {openai: {deny: [exec]}, openai/gpt-5: {}}}\n", "", "openai/gpt-4", "", "exec", `4 home by provider: deny ["exec"]`},
+		{"tools: {deny: [exec], by_provider: {openai: {deny: [exec]}}}\n", "", "openai/gpt-5", "", "exec", `3 home: deny ["exec"]`},
+		{"", "tools: {allow: [read]}\n", "openai/gpt-5", "", "exec", "5 agent: no entry of allow"},
+		{"", "tools: {by_provider: {openrouter/a/b: {deny: ['*']}}}\n", "openrouter/a/b", "", "exec", `6 agent by provider: deny ["*"]`},
+		{"", "tools: {by_provider: {openrouter/a/b: {deny: ['*']}}}\n", "openrouter/a/c", "", "exec", ""},
+		{home, "", "openai/gpt-5", "group", "exec", `7 conversation: deny ["group:runtime"]`},
+		{home, "", "openai/gpt-5", "channel", "exec", ""},
+		{home, "tools: {profile: full}\n", "openai/gpt-5", "dm", "web_fetch", "7 conversation: no entry of allow"},
+		{home, "tools: {profile: full}\n", "openai/gpt-5", "", "web_fetch", ""},
+		{"flavor: openclaw\n", "", "openai/gpt-5", "group", "web_fetch", "8 sandbox: no entry of allow"},
+		{"flavor: openclaw\n", "", "openai/gpt-5", "", "web_fetch", ""},
+		{"flavor: openclaw\n", "tools: {sandbox: {tools: {allow: []}}}\n", "openai/gpt-5", "group", "web_fetch", ""},
+		{"flavor: openclaw\n", "tools: {sandbox: {tools: {allow: []}}}\n", "openai/gpt-5", "group", "cron", `8 sandbox: deny ["cron"]`},
+		{"flavor: openclaw\ntools: {sandbox: {tools: {deny: [exec]}}}\n", "", "openai/gpt-5", "group", "exec", `8 sandbox: deny ["exec"]`},
+		{"flavor: openclaw\ntools: {sandbox: {tools: {deny: [exec]}}}\n", "tools: {sandbox: {tools: {deny: [image]}}}\n", "openai/gpt-5", "group", "exec", ""},
+		{"flavor: openclaw\nsandbox: {workspace_access: ro}\n", "", "openai/gpt-5", "group", "apply_patch", `8 sandbox, sandbox.workspace_access ro: deny ["apply_patch"]`},
+		{"flavor: openclaw\nsandbox: {workspace_access: ro}\n", "", "openai/gpt-5", "group", "read", ""},
+		{"", "tools: {profile: full, web_search: {provider: 'off'}}\n", "openai/gpt-5", "", "web_search", `0 tools.web_search.provider off: deny ["web_search"]`},
+	} {
+		got, err := layer.Load(layer.Layers{AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte(c.home)}, Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + c.agent)}})
+		if err != nil {
+			t.Errorf("%s%s: %v", c.home, c.agent, err)
+			continue
+		}
+		at := config.Conversation{Key: main}
+		if c.kind != "" {
+			at = config.Conversation{Key: group, Account: "tg", Kind: c.kind}
+		}
+		provider, model, _ := strings.Cut(c.model, "/")
+		layers := toolpolicy.ForModel(got.Config.ToolLayers(at, layer.HomeSettings{Accounts: got.Accounts}.AccountTools()), provider, model)
+		d := toolpolicy.New(layers).Decide(toolpolicy.Tool{Name: c.tool})
+		text := ""
+		if !d.Allowed {
+			text = fmt.Sprintf("%d %s: %s", layers[d.Layer-1].Number, layers[d.Layer-1].Name, d.Rule)
+		}
+		if text != c.want {
+			t.Errorf("%s%s, %s, %s, %s: got %q, want %q", c.home, c.agent, c.model, c.kind, c.tool, text, c.want)
+		}
+	}
+	for _, c := range []struct{ home, want string }{
+		{"tools: {by_provider: {openai: {allow: [exec], also_allow: [read]}}}\n", "allow and also_allow cannot both be set"},
+		{"tools: {by_provider: {openai: {profile: some}}}\n", "is not one of theclaw, minimal"},
+		{"tools: {by_provider: {'open ai': {deny: [exec]}}}\n", "is neither a provider nor PROVIDER/MODEL"},
+		{"tools: {by_provider: {openai: {deny: ['group:nosuch']}}}\n", "there is no group"},
+		{"tools: {by_provider: {openai: {}, OpenAI: {}}}\n", "there are two entries openai"},
+		{"tools: {by_provider: {openai: {deney: [exec]}}}\n", `unknown key "deney"`},
+		{"channels: {tg: {type: telegram, tools: {thread: {deny: [exec]}}}}\n", `unknown key "thread"`},
+		{"channels: {tg: {type: telegram, tools: {dm: {deny: ['group:nosuch']}}}}\n", "there is no group"},
+	} {
+		if err := layer.CheckHome(layer.File{Name: "theclaw.yaml", Data: []byte(c.home)}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.home, err, c.want)
 		}
 	}
 }

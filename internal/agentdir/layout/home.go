@@ -94,6 +94,9 @@ func (h Home) AuditDir() string { return filepath.Join(h.path, "audit") }
 // LockFile is held by the one registry of this home.
 func (h Home) LockFile() string { return filepath.Join(h.path, "run", "registry.lock") }
 
+// SandboxesDir holds the scratch directories of conversations in a sandbox.
+func (h Home) SandboxesDir() string { return filepath.Join(h.path, "sandboxes") }
+
 // HoldersDir holds one locked file for each living holder of leases.
 func (h Home) HoldersDir() string { return filepath.Join(h.path, "run", "holders") }
 

@@ -27,7 +27,13 @@ var NetworkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.con
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
 // VisiblePaths returns the paths of the host that a program can see.
-func VisiblePaths(o wire.Order) []string { return append(append([]string{}, system...), o.ReadOnly...) }
+func VisiblePaths(o wire.Order) []string {
+	paths := append(append([]string{}, system...), o.ReadOnly...)
+	if o.Workspace != "" {
+		paths = append(paths, o.Workspace)
+	}
+	return paths
+}
 
 // A tree is a detached copy of mounts, to be attached in the new root.
 type tree struct {
@@ -37,16 +43,16 @@ type tree struct {
 	link string // a symbolic link instead of a tree
 }
 
-// Enter replaces the root by a private one. The descriptor is the workdir, ready
-// to be attached, when the order says that it is id-mapped. Everything is opened first, with
+// Enter replaces the root by a private one. The descriptors are the workdir and the workspace, ready
+// to be attached, when the order says that they are id-mapped. Everything is opened first, with
 // the rights in the host's directories; then init takes its ids and attaches.
 // Landlock alone would not do: it covers neither path sockets nor chmod, xattr,
 // utimes or stat.
-func Enter(o wire.Order, workdir int) error {
+func Enter(o wire.Order, mapped []int) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return wire.Step("mount private", err)
 	}
-	trees, err := open(o, workdir)
+	trees, err := open(o, mapped)
 	if err != nil {
 		return err
 	}
@@ -88,8 +94,11 @@ func Enter(o wire.Order, workdir int) error {
 	return wire.Step("chdir workdir", unix.Chdir(o.Workdir))
 }
 
-func open(o wire.Order, workdir int) ([]tree, error) {
+func open(o wire.Order, mapped []int) ([]tree, error) {
 	var out []tree
+	if o.Idmap && len(mapped) != len(Mapped(o)) {
+		return nil, wire.Step("open workdir", unix.EBADF)
+	}
 	add := func(path string, attr uint64) error {
 		st, err := os.Lstat(path)
 		if err != nil {
@@ -116,12 +125,18 @@ func open(o wire.Order, workdir int) ([]tree, error) {
 		}
 	}
 	for _, p := range VisiblePaths(o) {
+		if o.Idmap && p == o.Workspace {
+			continue
+		}
 		if err := add(p, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 			return nil, err
 		}
 	}
 	if o.Idmap {
-		return append(out, tree{path: o.Workdir, fd: workdir, dir: true}), nil
+		for i, path := range Mapped(o) {
+			out = append(out, tree{path: path, fd: mapped[i], dir: true})
+		}
+		return out, nil
 	}
 	return out, add(o.Workdir, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
@@ -233,15 +248,41 @@ func attach(fd int, to string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// IdmappedTree is the directory alone, detached, with the ids of the user namespace,, without mounts below it: each would need
-// to support the mapping as well.
-func IdmappedTree(dir string, userns int) (int, error) {
+// Mapped are the directories of an order that have the ids of a user namespace.
+func Mapped(o wire.Order) []string {
+	if o.Workspace == "" {
+		return []string{o.Workdir}
+	}
+	return []string{o.Workdir, o.Workspace}
+}
+
+// IdmappedTrees are the directories of [Mapped], detached, with the ids of the user namespace. They are
+// without the mounts below them: each would need to support the mapping as well.
+func IdmappedTrees(o wire.Order, userns int) (trees []int, err error) {
+	for _, dir := range Mapped(o) {
+		attr := uint64(0)
+		if dir == o.Workspace {
+			attr = unix.MOUNT_ATTR_RDONLY
+		}
+		tree, err := idmappedTree(dir, userns, attr)
+		if err != nil {
+			for _, fd := range trees {
+				_ = unix.Close(fd)
+			}
+			return nil, err
+		}
+		trees = append(trees, tree)
+	}
+	return trees, nil
+}
+
+func idmappedTree(dir string, userns int, attr uint64) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Userns_fd: uint64(userns),
+		Attr_set: attr | unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Userns_fd: uint64(userns),
 	})
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))

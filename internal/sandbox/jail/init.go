@@ -44,7 +44,7 @@ func initProcess() int {
 	if o.Listen != "" {
 		listener, files = files[len(files)-1], files[:len(files)-1]
 	}
-	return serve(o, wire.FD(files[3]), files[len(files)-1], listener, -1)
+	return serve(o, wire.FD(files[3]), files[4:], listener, -1)
 }
 
 // innerProcess is init where another program has built the namespaces, or none has: it
@@ -56,7 +56,7 @@ func innerProcess() int {
 		return 1 // the trampoline has said why, or is dead
 	}
 	handleSignals()
-	return serve(o, fdStatus, -1, fdListener, fdLifeline)
+	return serve(o, fdStatus, nil, fdListener, fdLifeline)
 }
 
 // closeInherited keeps from programs also what we inherited ourselves, from the process
@@ -67,8 +67,8 @@ func closeInherited() {
 	}
 }
 
-func serve(o wire.Order, status wire.FD, tree, listener, lifeline int) int {
-	if err := build(o, tree, listener); err != nil {
+func serve(o wire.Order, status wire.FD, mapped []int, listener, lifeline int) int {
+	if err := build(o, mapped, listener); err != nil {
 		status.Fail(err)
 		return 1
 	}
@@ -88,7 +88,7 @@ func handleSignals() {
 	signal.Notify(make(chan os.Signal, 1), signals...)
 }
 
-func build(o wire.Order, tree, listener int) error {
+func build(o wire.Order, mapped []int, listener int) error {
 	switch o.Driver {
 	case wire.Full, wire.Privileged:
 		if err := unix.Sethostname([]byte("sandbox")); err != nil {
@@ -102,7 +102,7 @@ func build(o wire.Order, tree, listener int) error {
 		if err := listen(o, listener); err != nil {
 			return wire.Step("listen", err)
 		}
-		if err := isolation.Enter(o, tree); err != nil {
+		if err := isolation.Enter(o, mapped); err != nil {
 			return err
 		}
 	default:

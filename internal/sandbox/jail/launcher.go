@@ -150,10 +150,12 @@ func (l *launcher) call(files []int) (c child, ok bool) {
 		// the kernel translates it to the owner and back, so that what it creates
 		// belongs to the owner. File systems that cannot (overlayfs in some
 		// containers) leave the owner's uid itself; then the pids cgroup counts.
-		tree, err := isolation.IdmappedTree(o.Workdir, files[len(files)-1])
+		trees, err := isolation.IdmappedTrees(o, files[len(files)-1])
 		if err == nil {
-			defer unix.Close(tree)
-			given = append(given, tree)
+			for _, tree := range trees {
+				defer unix.Close(tree)
+			}
+			given = append(given, trees...)
 		} else {
 			o.Idmap, o.UID, o.GID = false, o.OwnerUID, o.OwnerGID
 		}

@@ -1,8 +1,8 @@
-// Package tools implements the command `agentctl tools`: which tools the model of an agent
-// has, and why another one is not offered.
+// Package tools implements the commands `agentctl tools` and `agentctl sandbox`: which tools the model
+// of an agent has in a conversation, why another one is not offered, and where the programs run.
 //
-// The runner decides, by the code that decides for a turn. The command shows its answer and
-// changes nothing.
+// The runner decides, by the code that decides for a turn. The commands show its answer and
+// change nothing.
 package tools
 
 import (
@@ -31,12 +31,17 @@ type entry struct {
 	Sends       string          `json:"sends"`
 	Offered     bool            `json:"offered"`
 	Denied      string          `json:"denied"`
+	AllowedBy   []string        `json:"allowed_by"`
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
 }
 
-// Command answers the command tools.
-func Command(e *command.Env) *cobra.Command {
+// Commands answers the commands tools and sandbox.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{toolsCommand(e), sandboxCommand(e)}
+}
+
+func toolsCommand(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "tools",
 		Short: "Show which tools an agent has, and why",
@@ -45,20 +50,28 @@ func Command(e *command.Env) *cobra.Command {
 	}, listCommand(e), explainCommand(e))
 }
 
+// session adds the flag that names a conversation.
+func session(c *cobra.Command, to *string) *cobra.Command {
+	command.TextFlag(c.Flags(), to, "session", command.AnySession, "key of the conversation, as 'agentctl sessions list' shows it; without it, the main one of the agent")
+	return c
+}
+
 func listCommand(e *command.Env) *cobra.Command {
 	var all bool
+	var key string
 	c := &cobra.Command{
 		Use:   "list ID",
 		Short: "List the tools that the model of an agent has",
-		Long: `List the tools that the model of an agent has in its next turn. CLASS decides what happens
+		Long: `List the tools that the model of an agent has in the next turn of a conversation. CLASS decides what happens
 to a call that a crash interrupts: read and idempotent calls are made again, an effect is
 not; a tool that has several is listed with that of a call without arguments. SENDS is how
 a tool can send data out: to the peer of the conversation, over the network, or as a
 program that has the network.`,
 		Example: `  agentctl tools list alice
+  agentctl tools list alice --session agent:alice:telegram:group:-100
   agentctl tools list alice --all --json`,
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := list(c, e, args[0])
+			r, err := list(c, e, args[0], key)
 			if err != nil {
 				return err
 			}
@@ -87,20 +100,28 @@ program that has the network.`,
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "also the tools that are denied, with the layer that denies them")
-	return c
+	return session(c, &key)
 }
 
 func explainCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	var key string
+	c := &cobra.Command{
 		Use:   "explain ID TOOL",
 		Short: "Show why an agent has a tool or not",
-		Long: `Show why an agent has a tool or not: every layer must allow it. The layers are
-the profile (tools.profile and tools.also_allow), the home (tools.allow and tools.deny of
-theclaw.yaml) and the agent (those of its config.yaml).`,
+		Long: `Show why an agent has a tool or not: every layer that exists must allow it. The layers are
+
+  1 profile         tools.profile and tools.also_allow
+  2 by provider     the profile of tools.by_provider, for the model
+  3 home            tools.allow and tools.deny of theclaw.yaml
+  4 by provider     tools.by_provider of theclaw.yaml
+  5 agent           tools.allow and tools.deny of the agent
+  6 by provider     tools.by_provider of the agent
+  7 conversation    channels.ACCOUNT.tools, by the kind of conversation
+  8 sandbox         tools.sandbox.tools, for conversations in the sandbox`,
 		Example: `  agentctl tools explain alice bash_exec
-  agentctl tools explain alice web_fetch`,
+  agentctl tools explain alice web_fetch --session agent:alice:telegram:group:-100`,
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := list(c, e, args[0])
+			r, err := list(c, e, args[0], key)
 			if err != nil {
 				return err
 			}
@@ -110,23 +131,28 @@ theclaw.yaml) and the agent (those of its config.yaml).`,
 				return unknown(r, args)
 			}
 			t := entryOf(r.GetTools()[i])
-			what := t.Denied
-			if t.Offered {
-				what = "allowed by all layers: " + strings.Join(numbered(r.GetLayers()), ", ")
+			what := "allowed by all layers: " + strings.Join(r.GetLayers(), ", ")
+			if !t.Offered {
+				what = t.Denied
+				if len(t.AllowedBy) > 0 {
+					what += "; allowed by " + strings.Join(t.AllowedBy, ", ")
+				}
 			}
-			return e.Show(t, t.Name, "%s: %s", screen.Line(t.Name), screen.Line(what))
+			return e.Show(t, t.Name, "%s   %s", screen.Line(t.Name), screen.Line(what))
 		},
 	}
+	return session(c, &key)
 }
 
-func list(c *cobra.Command, e *command.Env, id string) (*runner.ListToolsResponse, error) {
-	return runner.NewToolServiceClient(e.Conn(command.Runner)).ListTools(c.Context(), &runner.ListToolsRequest{AgentId: id})
+// list asks the runner for the tools of an agent in a conversation, and for the sandbox in which they work.
+func list(c *cobra.Command, e *command.Env, id, key string) (*runner.ListToolsResponse, error) {
+	return runner.NewToolServiceClient(e.Conn(command.Runner)).ListTools(c.Context(), &runner.ListToolsRequest{AgentId: id, SessionKey: key})
 }
 
 func entryOf(t *runner.Tool) entry {
 	return entry{
 		Name: t.GetName(), PolicyName: t.GetPolicyName(), Class: t.GetClass(), Sends: t.GetSends(),
-		Offered: t.GetDenied() == "", Denied: t.GetDenied(), Description: t.GetDescription(), Schema: json.RawMessage(t.GetSchema()),
+		Offered: t.GetDenied() == "", Denied: t.GetDenied(), AllowedBy: append([]string{}, t.GetAllowedBy()...), Description: t.GetDescription(), Schema: json.RawMessage(t.GetSchema()),
 	}
 }
 
@@ -141,12 +167,4 @@ func unknown(r *runner.ListToolsResponse, args []string) error {
 		fix = fmt.Sprintf("did you mean %q? %s", near, fix)
 	}
 	return fault.New(codes.NotFound, fault.ToolNotFound, fmt.Sprintf("there is no tool %.80q", args[1]), fix)
-}
-
-func numbered(layers []string) []string {
-	out := make([]string, len(layers))
-	for n, l := range layers {
-		out[n] = fmt.Sprintf("%d %s", n+1, l)
-	}
-	return out
 }

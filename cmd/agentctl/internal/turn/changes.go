@@ -35,7 +35,7 @@ func changesOf(c *cobra.Command, e *command.Env, t *registry.Turn) (changes []ch
 	const most = 1000 // of one request
 	for changes = []change{}; len(keys) > 0; {
 		n := min(most, len(keys))
-		r, err := runner.NewToolServiceClient(e.Conn(command.Runner)).GetChanges(c.Context(), &runner.GetChangesRequest{AgentId: t.GetAgentId(), CallKeys: keys[:n]})
+		r, err := runner.NewToolServiceClient(e.Conn(command.Runner)).GetChanges(c.Context(), &runner.GetChangesRequest{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId(), CallKeys: keys[:n]})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
@@ -198,7 +199,7 @@ func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agen
 // modelText is provider/model, or "default" when nobody chose: then the runner
 // takes the one it has a key for.
 func modelText(set *agentdir.Agent) string {
-	c := wire.TurnConfig(set)
+	c := wire.TurnConfig(set, config.Conversation{})
 	if c.GetProvider() == "" && c.GetModel() == "" {
 		return "default"
 	}

@@ -1,10 +1,19 @@
 package turns
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
@@ -29,6 +38,87 @@ func sessionOf(agentID, threadID string, set *agentdir.Agent, origin *store.Orig
 		b.Idle = reset.Idle
 	}
 	return b
+}
+
+// conversation is what the settings of a turn depend on. The key says which kind of conversation it is and, where
+// it has one, through which account; of a direct one the message does, which may be from a group. A group that
+// is known by its key alone is of the default account of its type.
+func conversation(accounts []layer.Account, se *store.Session, threadID string, t route.Tuple) config.Conversation {
+	at := config.Conversation{Thread: threadID}
+	if se != nil {
+		at.Key = se.Key
+	}
+	k, err := sessionkey.Parse(at.Key)
+	if err != nil { // it has none
+		k = sessionkey.Key{}
+	}
+	at.Account, at.Kind = k.Account, k.Kind
+	if !t.Internal && slices.ContainsFunc(accounts, func(a layer.Account) bool { return a.Name == t.ChannelID }) {
+		at.Account = t.ChannelID
+		if at.Kind == "" {
+			at.Kind = t.SessionType
+		}
+	}
+	if at.Account == "" && k.Type != "" {
+		for _, a := range accounts {
+			if a.Type == k.Type && (at.Account == "" || a.Default) {
+				at.Account = a.Name
+			}
+		}
+	}
+	if at.Kind == "" && at.Account != "" {
+		at.Kind = sessionkey.DM
+	}
+	return at
+}
+
+// GetTurnConfig returns the settings that the next turn of a conversation has.
+func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConfigRequest) (*registryv1.GetTurnConfigResponse, error) {
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	set, err := s.Agents.Settings(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
+	main := sessionkey.Key{Agent: a.ID, Scope: sessionkey.Main, MainKey: set.Config.Session.MainKey}
+	se := &store.Session{}
+	if key := req.GetSessionKey(); key != "" {
+		k, err := sessionkey.Parse(key)
+		if err != nil {
+			return nil, err
+		}
+		if k.Agent != a.ID {
+			return nil, fault.New(codes.InvalidArgument, fault.SessionKeyInvalid, fmt.Sprintf("%.200q is a conversation of agent '%s', not of '%s'", key, k.Agent, a.ID),
+				"name that agent, or a key that 'agentctl sessions list "+a.ID+"' shows")
+		}
+		r.Thread, se.Key = k.Thread(), key
+	} else if r.Thread == "" {
+		r.Thread, se.Key = main.Thread(), main.String()
+	}
+	// A conversation without a message has no thread, and the key is all that is known of it.
+	t, err := s.madeFor(ctx, r)
+	if err != nil && !fault.Is(err, fault.ThreadNotFound) {
+		return nil, err
+	}
+	switch stored, err := s.Store.Session(ctx, r); {
+	case err == nil:
+		se = &stored
+	case !errors.Is(err, store.ErrNoSession) && !errors.Is(err, store.ErrNotFound):
+		return nil, s.Fault(a.ID, r.Thread, err)
+	case se.Key == "":
+		if k, ok := sessionkey.OfThread(a.ID, r.Thread, main.MainKey, t); ok {
+			se.Key = k.String()
+		}
+	}
+	c, err := s.config(ctx, a.ID, set, conversation(set.Accounts, se, r.Thread, t))
+	if err != nil {
+		return nil, err
+	}
+	setForSession(c, se)
+	return &registryv1.GetTurnConfigResponse{Config: c, SessionKey: se.Key}, nil
 }
 
 // setForSession makes what people set for a conversation count over the agent's settings.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/notifier"
@@ -40,24 +41,10 @@ func (s *Service) turnCall(ctx context.Context, id string) (*state.Agent, store.
 	return a, fence, set, nil
 }
 
-// GetTurnConfig answers what a turn of an agent would get of its settings.
-func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConfigRequest) (*registryv1.GetTurnConfigResponse, error) {
-	a, err := s.Agents.Get(req.GetAgentId())
-	if err != nil {
-		return nil, err
-	}
-	set, err := s.Agents.Settings(ctx, a)
-	if err != nil {
-		return nil, s.Fault(a.ID, thread.Inbox, err)
-	}
-	out, err := s.config(ctx, a.ID, set)
-	return &registryv1.GetTurnConfigResponse{Config: out}, err
-}
-
-// config is what a turn gets of the settings of an agent and of what people have decided on commands and on the tools
+// config is what a turn of a conversation gets of the settings of an agent and of what people have decided on commands and on the tools
 // of MCP servers.
-func (s *Service) config(ctx context.Context, agent string, set *agentdir.Agent) (*registryv1.TurnConfig, error) {
-	out := wire.TurnConfig(set)
+func (s *Service) config(ctx context.Context, agent string, set *agentdir.Agent, at config.Conversation) (*registryv1.TurnConfig, error) {
+	out := wire.TurnConfig(set, at)
 	if err := s.Approvals.Bound(ctx, agent, out); err != nil {
 		return nil, err
 	}
@@ -153,7 +140,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			}
 			b.Files = nil // they may be others now
 		}
-		if out.Config, err = s.config(ctx, a.ID, set); err != nil {
+		if out.Config, err = s.config(ctx, a.ID, set, conversation(set.Accounts, b.Session, r.Thread, tuple)); err != nil {
 			return nil, err
 		}
 		out.Files = s.Memory.Read(ctx, a.ID, begin.Files, b.Files)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -21,10 +22,10 @@ func CreatesAgents(set *agentdir.Agent) bool {
 	return set.ID == "admin" && set.Config.Kind == "system"
 }
 
-// TurnConfig is what a runner needs of an agent's settings. What depends on who wrote, such
-// as NotifyPeer, is added for each turn.
-func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
-	out := set.Config.TurnConfig()
+// TurnConfig is what a runner needs of an agent's settings for a turn of a conversation. What
+// depends on who wrote, such as NotifyPeer, is added for each turn.
+func TurnConfig(set *agentdir.Agent, at config.Conversation) *registryv1.TurnConfig {
+	out := set.Config.TurnConfig(at, set.AccountTools())
 	// What nobody chose is left to the runner, who knows which provider has a key.
 	if v, err := set.Get("pai.provider"); err == nil && v.Origin == "default" {
 		out.Provider = ""
@@ -39,6 +40,14 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 		out.Mcp = append(out.Mcp, server(s))
 	}
 	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
+	if box := out.GetSandbox(); box.GetScratch() != "" {
+		box.Scratch = set.Dir.Scratch(box.GetScratch())
+		if box.GetAccess() == config.AccessNone {
+			// Also for a runner that does not know the field. What is in it is not the working directory
+			// that the registry keeps.
+			out.Workdir, out.WorkdirSync = box.GetScratch(), false
+		}
+	}
 	return out
 }
 

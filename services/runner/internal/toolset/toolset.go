@@ -267,11 +267,7 @@ func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 	s := Set{all: t, tools: slices.Clone(t.tools), specs: slices.Clone(t.specs), layers: layers(c)}
 	policy := toolpolicy.New(s.layers)
 	for _, spec := range t.specs {
-		tool := toolpolicy.Tool{Name: toolpolicy.Canonical(spec.Name)}
-		if spec.Server != "" {
-			tool.Group = toolpolicy.GroupMCP
-		}
-		s.decisions = append(s.decisions, policy.Decide(tool))
+		s.decisions = append(s.decisions, policy.Decide(policyTool(spec)))
 	}
 	for n := range s.specs {
 		if v, ok := s.tools[n].(Varying); ok {
@@ -327,11 +323,11 @@ func layers(c *registrypb.TurnConfig) []toolpolicy.Layer {
 	if len(c.GetToolLayers()) == 0 {
 		d := config.Default()
 		d.Reply.MessageTool = c.GetMessageTool()
-		return d.ToolLayers()
+		return d.ToolLayers(config.Conversation{}, nil)
 	}
 	out := make([]toolpolicy.Layer, len(c.GetToolLayers()))
 	for n, l := range c.GetToolLayers() {
-		out[n] = toolpolicy.Layer{Name: l.GetName(), Allow: l.GetAllow(), Deny: l.GetDeny()}
+		out[n] = layerOf(l)
 	}
 	return out
 }
@@ -342,6 +338,8 @@ type Entry struct {
 	Class Class // of a call without arguments
 	// Denied is the decision in words, with the layer that made it; empty: the tool is offered.
 	Denied string
+	// AllowedBy are the layers that allow it.
+	AllowedBy []string
 }
 
 // Entries returns all tools of the runner, by the name that this set has for them, and whether
@@ -349,7 +347,7 @@ type Entry struct {
 func (s Set) Entries() []Entry {
 	out := make([]Entry, len(s.specs))
 	for n, spec := range s.specs {
-		out[n] = Entry{Spec: spec, Class: s.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n)}
+		out[n] = Entry{Spec: spec, Class: s.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n), AllowedBy: s.allowedBy(n)}
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return a.Spec.less(b.Spec) })
 	return out
@@ -364,13 +362,13 @@ func (s Set) denied(n int) string {
 	case d.Layer == 0: // no layer has: WithoutPerson and offer have
 		return d.Rule
 	}
-	return fmt.Sprintf("denied by layer %d, %s: %s", d.Layer, s.layers[d.Layer-1].Name, d.Rule)
+	return "denied by " + decided(s.layers[d.Layer-1], d.Rule)
 }
 
 // Layers are the names of the layers that decide, in their order.
 func (s Set) Layers() (names []string) {
 	for _, l := range s.layers {
-		names = append(names, l.Name)
+		names = append(names, titled(l))
 	}
 	return names
 }

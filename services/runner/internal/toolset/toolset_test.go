@@ -40,7 +40,7 @@ func named(name string) fixed {
 func TestSet(t *testing.T) {
 	run, secret := named("run"), named("secret")
 	run.spec.Needs = toolset.Program
-	config := &registrypb.TurnConfig{ToolLayers: []*registrypb.ToolLayer{{Name: "agent", Deny: []string{"secret"}}}}
+	config := &registrypb.TurnConfig{ToolLayers: []*registrypb.ToolLayer{{Number: 5, Name: "agent", Origin: "tools", Deny: []string{"secret"}}}}
 	calls, j := toolsettest.Calls(t, config, run, effect{secret}, named("ask"))
 	var names []string
 	for _, tool := range calls.Set.Offered() {
@@ -50,7 +50,7 @@ func TestSet(t *testing.T) {
 		t.Errorf("offered: %s", got)
 	}
 	for n, c := range []struct{ name, why string }{
-		{"secret", `: denied by layer 1, agent: deny \"secret\"`}, {"SECRET", `: denied by layer 1, agent: deny \"secret\"`}, {"rm_rf", ""}, {"", ""},
+		{"secret", `: denied by layer 5 agent: tools.deny [\"secret\"]`}, {"SECRET", `: denied by layer 5 agent: tools.deny [\"secret\"]`}, {"rm_rf", ""}, {"", ""},
 	} {
 		name := c.name
 		key := "tool:1:" + string(rune('1'+n))

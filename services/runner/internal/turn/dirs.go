@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -19,17 +20,26 @@ func localDirs(agentID, root string, c *registrypb.TurnConfig) (err error) {
 		return nil
 	}
 	at := Workdir(agentID, root, c)
-	if c.GetWorkdirShared() != "" {
+	if c.GetSandbox().GetScratch() != "" {
+		c.Sandbox.Scratch = Scratch(root, c)
+		if err := makeScratch(agentID, c.GetSandbox().GetScratch()); err != nil {
+			return err
+		}
+	}
+	switch shared := c.GetWorkdirShared() != ""; {
+	case onScratch(c):
+		c.Workdir = at
+	case shared:
 		// What is above it is there, or it is not shared.
 		c.Workdir = at
 		if err := os.Mkdir(c.GetWorkdir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make working directory of agent %s: %w", agentID, err)
 		}
-	} else if root != "" {
+	case root != "":
 		if c.Workdir, err = makeDir(agentID, at, "working directory"); err != nil {
 			return err
 		}
-	} else if at != "" {
+	case at != "":
 		// Not with what is above it: that would make a deleted agent's directory again. Where
 		// that is missing, the tools report it.
 		if err := os.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
@@ -42,10 +52,13 @@ func localDirs(agentID, root string, c *registrypb.TurnConfig) (err error) {
 	return err
 }
 
-// Workdir is the working directory of an agent on the machine of a runner: below the directory that all
-// runners have, else below root, else where the registry says. The id was checked where the agent was
-// made.
+// Workdir is the working directory of a turn on the machine of a runner: below the directory that all
+// runners have, else below root, else where the registry says; the scratch directory where the turn has no
+// access to the agent's. The id was checked where the agent was made.
 func Workdir(agentID, root string, c *registrypb.TurnConfig) string {
+	if onScratch(c) {
+		return Scratch(root, c)
+	}
 	if shared := c.GetWorkdirShared(); shared != "" {
 		return filepath.Join(shared, filepath.Base(agentID))
 	}
@@ -53,6 +66,36 @@ func Workdir(agentID, root string, c *registrypb.TurnConfig) string {
 		return filepath.Join(root, filepath.Base(agentID), "workdir")
 	}
 	return c.GetWorkdir()
+}
+
+// scratchDir holds the scratch directories of a runner of another machine. No agent has this name.
+const scratchDir = ".sandboxes"
+
+// onScratch reports whether the scratch directory is the working directory.
+func onScratch(c *registrypb.TurnConfig) bool {
+	return c.GetSandbox().GetScratch() != "" && c.GetSandbox().GetAccess() == config.AccessNone
+}
+
+// Scratch is the scratch directory of a turn on the machine of a runner, which is found as [Workdir] is.
+func Scratch(root string, c *registrypb.TurnConfig) string {
+	at := c.GetSandbox().GetScratch()
+	if shared := c.GetWorkdirShared(); shared != "" {
+		root = shared
+	}
+	if root == "" {
+		return at
+	}
+	return filepath.Join(root, scratchDir, filepath.Base(at))
+}
+
+// makeScratch makes a scratch directory and the one that holds all of them, and nothing above.
+func makeScratch(agentID, at string) error {
+	for _, dir := range []string{filepath.Dir(at), at} {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make scratch directory of agent %s: %w", agentID, err)
+		}
+	}
+	return nil
 }
 
 // makeDir makes a directory of an agent.

@@ -66,6 +66,7 @@ func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err 
 	if w := b.GetWaited().AsDuration(); w > 0 {
 		t.down = t.started.Add(-w)
 	}
+	t.forModel(b.GetConfig())
 	if t.tools, err = t.Tools.For(ctx, t.w.AgentID, b.GetConfig()); err != nil {
 		return err
 	}
@@ -80,6 +81,16 @@ func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err 
 		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
 	}
 	return nil
+}
+
+// forModel chooses the policies for tools by the model of the turn. One that is not known fails the
+// turn later.
+func (t *turn) forModel(c *registrypb.TurnConfig) {
+	provider, name := c.GetProvider(), c.GetModel()
+	if m, err := t.Models.Find(provider, name); err == nil {
+		provider, name = m.Provider, m.Name
+	}
+	toolset.ForModel(c, provider, name)
 }
 
 // work makes attempts until the event has its fate.

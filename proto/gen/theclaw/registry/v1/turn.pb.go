@@ -641,98 +641,6 @@ func (DeliveryState) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
 }
 
-// GetTurnConfigRequest names an agent.
-type GetTurnConfigRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent_id is required.
-	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetTurnConfigRequest) Reset() {
-	*x = GetTurnConfigRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetTurnConfigRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetTurnConfigRequest) ProtoMessage() {}
-
-func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetTurnConfigRequest.ProtoReflect.Descriptor instead.
-func (*GetTurnConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *GetTurnConfigRequest) GetAgentId() string {
-	if x != nil {
-		return x.AgentId
-	}
-	return ""
-}
-
-// GetTurnConfigResponse has the settings.
-type GetTurnConfigResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// config as a turn gets it.
-	Config        *TurnConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetTurnConfigResponse) Reset() {
-	*x = GetTurnConfigResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetTurnConfigResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetTurnConfigResponse) ProtoMessage() {}
-
-func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetTurnConfigResponse.ProtoReflect.Descriptor instead.
-func (*GetTurnConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *GetTurnConfigResponse) GetConfig() *TurnConfig {
-	if x != nil {
-		return x.Config
-	}
-	return nil
-}
-
 // Process is a program in the background.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -760,7 +668,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +680,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +693,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Process) GetId() string {
@@ -868,7 +776,7 @@ type RecordProcessRequest struct {
 
 func (x *RecordProcessRequest) Reset() {
 	*x = RecordProcessRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +788,7 @@ func (x *RecordProcessRequest) String() string {
 func (*RecordProcessRequest) ProtoMessage() {}
 
 func (x *RecordProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +801,7 @@ func (x *RecordProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordProcessRequest.ProtoReflect.Descriptor instead.
 func (*RecordProcessRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *RecordProcessRequest) GetAgentId() string {
@@ -935,7 +843,7 @@ type RecordProcessResponse struct {
 
 func (x *RecordProcessResponse) Reset() {
 	*x = RecordProcessResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +855,7 @@ func (x *RecordProcessResponse) String() string {
 func (*RecordProcessResponse) ProtoMessage() {}
 
 func (x *RecordProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +868,7 @@ func (x *RecordProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordProcessResponse.ProtoReflect.Descriptor instead.
 func (*RecordProcessResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RecordProcessResponse) GetProcess() *Process {
@@ -985,7 +893,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +905,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +918,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListProcessesRequest) GetAgentId() string {
@@ -1045,7 +953,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +965,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +978,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1099,7 +1007,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1019,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1032,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Usage) GetInput() int64 {
@@ -1205,7 +1113,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1125,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1138,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Step) GetSeq() int32 {
@@ -1358,7 +1266,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1278,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1291,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LogLine) GetLevel() string {
@@ -1423,7 +1331,7 @@ type OpenBatchRequest struct {
 
 func (x *OpenBatchRequest) Reset() {
 	*x = OpenBatchRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1343,7 @@ func (x *OpenBatchRequest) String() string {
 func (*OpenBatchRequest) ProtoMessage() {}
 
 func (x *OpenBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1356,7 @@ func (x *OpenBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchRequest.ProtoReflect.Descriptor instead.
 func (*OpenBatchRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OpenBatchRequest) GetAgentId() string {
@@ -1511,7 +1419,7 @@ type PendingEvent struct {
 
 func (x *PendingEvent) Reset() {
 	*x = PendingEvent{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1431,7 @@ func (x *PendingEvent) String() string {
 func (*PendingEvent) ProtoMessage() {}
 
 func (x *PendingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1444,7 @@ func (x *PendingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingEvent.ProtoReflect.Descriptor instead.
 func (*PendingEvent) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PendingEvent) GetEvent() *Event {
@@ -1580,7 +1488,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1500,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1513,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Member) GetInboxId() int64 {
@@ -1643,7 +1551,7 @@ type OpenBatchResponse struct {
 
 func (x *OpenBatchResponse) Reset() {
 	*x = OpenBatchResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1563,7 @@ func (x *OpenBatchResponse) String() string {
 func (*OpenBatchResponse) ProtoMessage() {}
 
 func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1576,7 @@ func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchResponse.ProtoReflect.Descriptor instead.
 func (*OpenBatchResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OpenBatchResponse) GetEvents() []*PendingEvent {
@@ -1741,7 +1649,7 @@ type BeginTurnRequest struct {
 
 func (x *BeginTurnRequest) Reset() {
 	*x = BeginTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1661,7 @@ func (x *BeginTurnRequest) String() string {
 func (*BeginTurnRequest) ProtoMessage() {}
 
 func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1674,7 @@ func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnRequest.ProtoReflect.Descriptor instead.
 func (*BeginTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BeginTurnRequest) GetAgentId() string {
@@ -1840,7 +1748,8 @@ type TurnConfig struct {
 	MaxAttempts int32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	// timeout of the whole turn.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// sandbox_mode is required, reduced or off.
+	// sandbox_mode is required, reduced or off: the level of the sandbox of this turn, off
+	// where its programs run on the host.
 	SandboxMode string `protobuf:"bytes,7,opt,name=sandbox_mode,json=sandboxMode,proto3" json:"sandbox_mode,omitempty"`
 	// sandbox_network opens the network to tools.
 	SandboxNetwork bool `protobuf:"varint,8,opt,name=sandbox_network,json=sandboxNetwork,proto3" json:"sandbox_network,omitempty"`
@@ -1902,14 +1811,16 @@ type TurnConfig struct {
 	// tool_limits bound the calls of all tools; absent: the defaults of the runner.
 	ToolLimits *ToolLimits `protobuf:"bytes,31,opt,name=tool_limits,json=toolLimits,proto3" json:"tool_limits,omitempty"`
 	// mcp are the MCP servers of the home, by name.
-	Mcp           []*McpServer `protobuf:"bytes,35,rep,name=mcp,proto3" json:"mcp,omitempty"`
+	Mcp []*McpServer `protobuf:"bytes,35,rep,name=mcp,proto3" json:"mcp,omitempty"`
+	// sandbox says what the tools of this turn share with other conversations.
+	Sandbox       *Sandbox `protobuf:"bytes,36,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TurnConfig) Reset() {
 	*x = TurnConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1832,7 @@ func (x *TurnConfig) String() string {
 func (*TurnConfig) ProtoMessage() {}
 
 func (x *TurnConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +1845,7 @@ func (x *TurnConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnConfig.ProtoReflect.Descriptor instead.
 func (*TurnConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TurnConfig) GetProvider() string {
@@ -2175,6 +2086,97 @@ func (x *TurnConfig) GetMcp() []*McpServer {
 	return nil
 }
 
+func (x *TurnConfig) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+// Sandbox is the place where programs and the file tools of a turn work.
+type Sandbox struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// mode is off, non-main or all, as the settings have it.
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// scope is session, agent or shared: which conversations have the same scratch directory.
+	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// key names what has it, such as agent:alice.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// access to the workspace: with none the tools work in the scratch directory, with ro
+	// they read the workspace and write in the scratch directory, with rw or no value they
+	// work in the workspace.
+	Access string `protobuf:"bytes,4,opt,name=access,proto3" json:"access,omitempty"`
+	// scratch is the absolute scratch directory; empty: the turn has none.
+	Scratch       string `protobuf:"bytes,5,opt,name=scratch,proto3" json:"scratch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sandbox) Reset() {
+	*x = Sandbox{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sandbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sandbox) ProtoMessage() {}
+
+func (x *Sandbox) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
+func (*Sandbox) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Sandbox) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Sandbox) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *Sandbox) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Sandbox) GetAccess() string {
+	if x != nil {
+		return x.Access
+	}
+	return ""
+}
+
+func (x *Sandbox) GetScratch() string {
+	if x != nil {
+		return x.Scratch
+	}
+	return ""
+}
+
 // McpServer is a server of tools that the settings name.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2218,7 +2220,7 @@ type McpServer struct {
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2232,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2245,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *McpServer) GetName() string {
@@ -2370,7 +2372,7 @@ type ProcessLimits struct {
 
 func (x *ProcessLimits) Reset() {
 	*x = ProcessLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2384,7 @@ func (x *ProcessLimits) String() string {
 func (*ProcessLimits) ProtoMessage() {}
 
 func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2397,7 @@ func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
 func (*ProcessLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProcessLimits) GetMax() int32 {
@@ -2450,7 +2452,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2464,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2477,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -2521,7 +2523,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2535,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2548,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Secret) GetName() string {
@@ -2593,7 +2595,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2607,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2620,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -2686,7 +2688,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2700,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2713,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -2744,14 +2746,22 @@ type ToolLayer struct {
 	// allow lists the only tools; empty: all.
 	Allow []string `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
 	// deny lists tools that are not allowed.
-	Deny          []string `protobuf:"bytes,3,rep,name=deny,proto3" json:"deny,omitempty"`
+	Deny []string `protobuf:"bytes,3,rep,name=deny,proto3" json:"deny,omitempty"`
+	// number of the layer for people, 1 to 9; 0: it has none.
+	Number int32 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	// origin is the setting that has the lists, without .allow and .deny.
+	Origin string `protobuf:"bytes,5,opt,name=origin,proto3" json:"origin,omitempty"`
+	// provider, PROVIDER or PROVIDER/MODEL in lower case, is the model for which the layer
+	// holds; empty: all. Of the layers for providers only those of the entry hold that fits
+	// the model of the turn best.
+	Provider      string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2773,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2786,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -2798,6 +2808,27 @@ func (x *ToolLayer) GetDeny() []string {
 		return x.Deny
 	}
 	return nil
+}
+
+func (x *ToolLayer) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ToolLayer) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *ToolLayer) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
 }
 
 // CompactionConfig says when memory is digested, and how.
@@ -2825,7 +2856,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +2868,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +2881,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -2932,7 +2963,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +2975,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +2988,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -3024,7 +3055,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3067,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3080,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -3086,7 +3117,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3129,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3142,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -3141,7 +3172,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3184,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3197,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ContextFile) GetName() string {
@@ -3230,7 +3261,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3273,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3286,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -3406,7 +3437,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3449,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3462,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -3498,7 +3529,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3541,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3554,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -3601,7 +3632,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3644,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3657,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -3719,7 +3750,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +3762,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3744,7 +3775,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -3774,7 +3805,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3817,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3830,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -3850,7 +3881,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +3893,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +3906,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -3977,7 +4008,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4020,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4033,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -4041,7 +4072,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4084,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4097,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -4127,7 +4158,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4170,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4183,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -4317,7 +4348,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4360,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4373,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -4551,7 +4582,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4563,7 +4594,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4576,7 +4607,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -4618,7 +4649,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4661,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4674,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -4675,7 +4706,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4718,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +4731,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -4758,7 +4789,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +4801,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +4814,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -4813,7 +4844,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +4856,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +4869,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -4866,7 +4897,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4878,7 +4909,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4891,7 +4922,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -4914,7 +4945,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +4957,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +4970,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -4965,7 +4996,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4977,7 +5008,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4990,7 +5021,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -5015,7 +5046,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5027,7 +5058,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5040,7 +5071,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -5106,7 +5137,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5118,7 +5149,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5131,7 +5162,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -5189,7 +5220,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5201,7 +5232,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5214,7 +5245,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -5276,7 +5307,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5319,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5332,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -5436,7 +5467,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5448,7 +5479,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5461,7 +5492,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -5491,7 +5522,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5534,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5547,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -5549,7 +5580,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5592,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5605,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -5598,6 +5629,126 @@ func (x *GetMemoryResponse) GetAgents() []*AgentSummary {
 	return nil
 }
 
+// GetTurnConfigRequest names a conversation by its key or its thread; with neither, it is
+// the main conversation of the agent.
+type GetTurnConfigRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// session_key of the conversation.
+	SessionKey string `protobuf:"bytes,2,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	// thread_id of the conversation.
+	ThreadId      string `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTurnConfigRequest) Reset() {
+	*x = GetTurnConfigRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTurnConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTurnConfigRequest) ProtoMessage() {}
+
+func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTurnConfigRequest.ProtoReflect.Descriptor instead.
+func (*GetTurnConfigRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *GetTurnConfigRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *GetTurnConfigRequest) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
+	}
+	return ""
+}
+
+func (x *GetTurnConfigRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+// GetTurnConfigResponse is what a turn of the conversation would get.
+type GetTurnConfigResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// config of the turn.
+	Config *TurnConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	// session_key of the conversation; empty: it has none.
+	SessionKey    string `protobuf:"bytes,2,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTurnConfigResponse) Reset() {
+	*x = GetTurnConfigResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTurnConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTurnConfigResponse) ProtoMessage() {}
+
+func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTurnConfigResponse.ProtoReflect.Descriptor instead.
+func (*GetTurnConfigResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *GetTurnConfigResponse) GetConfig() *TurnConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *GetTurnConfigResponse) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
+	}
+	return ""
+}
+
 // WithdrawTurnRequest names an event that waits.
 type WithdrawTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5617,7 +5768,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +5780,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,7 +5793,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -5689,7 +5840,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5701,7 +5852,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5714,18 +5865,14 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a theclaw/registry/v1/thread.proto\"<\n" +
-	"\x14GetTurnConfigRequest\x12$\n" +
-	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"P\n" +
-	"\x15GetTurnConfigResponse\x127\n" +
-	"\x06config\x18\x01 \x01(\v2\x1f.theclaw.registry.v1.TurnConfigR\x06config\"\xef\x02\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
 	"\aProcess\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12%\n" +
 	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12#\n" +
@@ -5820,7 +5967,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x82\f\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xba\f\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -5864,7 +6011,14 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\rnetwork_hosts\x18  \x03(\tR\fnetworkHosts\x12@\n" +
 	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
 	"toolLimits\x120\n" +
-	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\"\xcb\x05\n" +
+	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\x126\n" +
+	"\asandbox\x18$ \x01(\v2\x1c.theclaw.registry.v1.SandboxR\asandbox\"w\n" +
+	"\aSandbox\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
+	"\x06access\x18\x04 \x01(\tR\x06access\x12\x18\n" +
+	"\ascratch\x18\x05 \x01(\tR\ascratch\"\xcb\x05\n" +
 	"\tMcpServer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\tR\acommand\x12\x10\n" +
@@ -5921,11 +6075,14 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tWebLimits\x12\x1b\n" +
 	"\tmax_chars\x18\x01 \x01(\x05R\bmaxChars\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12#\n" +
-	"\rallow_private\x18\x03 \x03(\tR\fallowPrivate\"I\n" +
+	"\rallow_private\x18\x03 \x03(\tR\fallowPrivate\"\x95\x01\n" +
 	"\tToolLayer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05allow\x18\x02 \x03(\tR\x05allow\x12\x12\n" +
-	"\x04deny\x18\x03 \x03(\tR\x04deny\"\x8e\x02\n" +
+	"\x04deny\x18\x03 \x03(\tR\x04deny\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x16\n" +
+	"\x06origin\x18\x05 \x01(\tR\x06origin\x12\x1a\n" +
+	"\bprovider\x18\x06 \x01(\tR\bprovider\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +
@@ -6179,7 +6336,16 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x11GetMemoryResponse\x128\n" +
 	"\x06memory\x18\x01 \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x12<\n" +
 	"\athreads\x18\x02 \x03(\v2\".theclaw.registry.v1.ThreadRecordsR\athreads\x129\n" +
-	"\x06agents\x18\x03 \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\"\xd8\x01\n" +
+	"\x06agents\x18\x03 \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\"\x8f\x01\n" +
+	"\x14GetTurnConfigRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12*\n" +
+	"\vsession_key\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\n" +
+	"sessionKey\x12%\n" +
+	"\tthread_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\"q\n" +
+	"\x15GetTurnConfigResponse\x127\n" +
+	"\x06config\x18\x01 \x01(\v2\x1f.theclaw.registry.v1.TurnConfigR\x06config\x12\x1f\n" +
+	"\vsession_key\x18\x02 \x01(\tR\n" +
+	"sessionKey\"\xd8\x01\n" +
 	"\x13WithdrawTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
 	"\binbox_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
@@ -6265,9 +6431,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\bDropTurn\x12$.theclaw.registry.v1.DropTurnRequest\x1a%.theclaw.registry.v1.DropTurnResponse\x12o\n" +
 	"\x10RecordCompaction\x12,.theclaw.registry.v1.RecordCompactionRequest\x1a-.theclaw.registry.v1.RecordCompactionResponse\x12Z\n" +
 	"\tGetMemory\x12%.theclaw.registry.v1.GetMemoryRequest\x1a&.theclaw.registry.v1.GetMemoryResponse\x12f\n" +
+	"\rGetTurnConfig\x12).theclaw.registry.v1.GetTurnConfigRequest\x1a*.theclaw.registry.v1.GetTurnConfigResponse\x12f\n" +
 	"\rRecordProcess\x12).theclaw.registry.v1.RecordProcessRequest\x1a*.theclaw.registry.v1.RecordProcessResponse\x12f\n" +
-	"\rListProcesses\x12).theclaw.registry.v1.ListProcessesRequest\x1a*.theclaw.registry.v1.ListProcessesResponse\x12f\n" +
-	"\rGetTurnConfig\x12).theclaw.registry.v1.GetTurnConfigRequest\x1a*.theclaw.registry.v1.GetTurnConfigResponseB\xd6\x01\n" +
+	"\rListProcesses\x12).theclaw.registry.v1.ListProcessesRequest\x1a*.theclaw.registry.v1.ListProcessesResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tTurnProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -6283,7 +6449,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
 	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
@@ -6295,210 +6461,212 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(BeginTurnOutcome)(0),            // 7: theclaw.registry.v1.BeginTurnOutcome
 	(MemoryLayer)(0),                 // 8: theclaw.registry.v1.MemoryLayer
 	(DeliveryState)(0),               // 9: theclaw.registry.v1.DeliveryState
-	(*GetTurnConfigRequest)(nil),     // 10: theclaw.registry.v1.GetTurnConfigRequest
-	(*GetTurnConfigResponse)(nil),    // 11: theclaw.registry.v1.GetTurnConfigResponse
-	(*Process)(nil),                  // 12: theclaw.registry.v1.Process
-	(*RecordProcessRequest)(nil),     // 13: theclaw.registry.v1.RecordProcessRequest
-	(*RecordProcessResponse)(nil),    // 14: theclaw.registry.v1.RecordProcessResponse
-	(*ListProcessesRequest)(nil),     // 15: theclaw.registry.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil),    // 16: theclaw.registry.v1.ListProcessesResponse
-	(*Usage)(nil),                    // 17: theclaw.registry.v1.Usage
-	(*Step)(nil),                     // 18: theclaw.registry.v1.Step
-	(*LogLine)(nil),                  // 19: theclaw.registry.v1.LogLine
-	(*OpenBatchRequest)(nil),         // 20: theclaw.registry.v1.OpenBatchRequest
-	(*PendingEvent)(nil),             // 21: theclaw.registry.v1.PendingEvent
-	(*Member)(nil),                   // 22: theclaw.registry.v1.Member
-	(*OpenBatchResponse)(nil),        // 23: theclaw.registry.v1.OpenBatchResponse
-	(*BeginTurnRequest)(nil),         // 24: theclaw.registry.v1.BeginTurnRequest
-	(*TurnConfig)(nil),               // 25: theclaw.registry.v1.TurnConfig
-	(*McpServer)(nil),                // 26: theclaw.registry.v1.McpServer
-	(*ProcessLimits)(nil),            // 27: theclaw.registry.v1.ProcessLimits
-	(*WebSearch)(nil),                // 28: theclaw.registry.v1.WebSearch
-	(*Secret)(nil),                   // 29: theclaw.registry.v1.Secret
-	(*ToolLimits)(nil),               // 30: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 31: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 32: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 33: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 34: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 35: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 36: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 37: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 38: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 39: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 40: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 41: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 42: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 43: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 44: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 45: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 46: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 47: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 48: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 49: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 50: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 51: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 52: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 53: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 54: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 55: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 56: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 57: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 58: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 59: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 60: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 61: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 62: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 63: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 64: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 65: theclaw.registry.v1.WithdrawTurnResponse
-	nil,                              // 66: theclaw.registry.v1.McpServer.EnvEntry
-	nil,                              // 67: theclaw.registry.v1.McpServer.HeadersEntry
-	nil,                              // 68: theclaw.registry.v1.McpServer.ClassesEntry
-	(*timestamppb.Timestamp)(nil),    // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 70: google.protobuf.Duration
-	(*ExecUse)(nil),                  // 71: theclaw.registry.v1.ExecUse
-	(*Event)(nil),                    // 72: theclaw.registry.v1.Event
-	(*ExecPolicy)(nil),               // 73: theclaw.registry.v1.ExecPolicy
+	(*Process)(nil),                  // 10: theclaw.registry.v1.Process
+	(*RecordProcessRequest)(nil),     // 11: theclaw.registry.v1.RecordProcessRequest
+	(*RecordProcessResponse)(nil),    // 12: theclaw.registry.v1.RecordProcessResponse
+	(*ListProcessesRequest)(nil),     // 13: theclaw.registry.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),    // 14: theclaw.registry.v1.ListProcessesResponse
+	(*Usage)(nil),                    // 15: theclaw.registry.v1.Usage
+	(*Step)(nil),                     // 16: theclaw.registry.v1.Step
+	(*LogLine)(nil),                  // 17: theclaw.registry.v1.LogLine
+	(*OpenBatchRequest)(nil),         // 18: theclaw.registry.v1.OpenBatchRequest
+	(*PendingEvent)(nil),             // 19: theclaw.registry.v1.PendingEvent
+	(*Member)(nil),                   // 20: theclaw.registry.v1.Member
+	(*OpenBatchResponse)(nil),        // 21: theclaw.registry.v1.OpenBatchResponse
+	(*BeginTurnRequest)(nil),         // 22: theclaw.registry.v1.BeginTurnRequest
+	(*TurnConfig)(nil),               // 23: theclaw.registry.v1.TurnConfig
+	(*Sandbox)(nil),                  // 24: theclaw.registry.v1.Sandbox
+	(*McpServer)(nil),                // 25: theclaw.registry.v1.McpServer
+	(*ProcessLimits)(nil),            // 26: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 27: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 28: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 29: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 30: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 31: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 32: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 33: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 34: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 35: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 36: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 37: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 38: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 39: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 40: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 41: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 42: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 43: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 44: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 45: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 46: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 47: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 48: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 49: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 50: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 51: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 52: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 53: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 54: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 55: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 56: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 57: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 58: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 59: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 60: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 61: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 62: theclaw.registry.v1.GetMemoryResponse
+	(*GetTurnConfigRequest)(nil),     // 63: theclaw.registry.v1.GetTurnConfigRequest
+	(*GetTurnConfigResponse)(nil),    // 64: theclaw.registry.v1.GetTurnConfigResponse
+	(*WithdrawTurnRequest)(nil),      // 65: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 66: theclaw.registry.v1.WithdrawTurnResponse
+	nil,                              // 67: theclaw.registry.v1.McpServer.EnvEntry
+	nil,                              // 68: theclaw.registry.v1.McpServer.HeadersEntry
+	nil,                              // 69: theclaw.registry.v1.McpServer.ClassesEntry
+	(*timestamppb.Timestamp)(nil),    // 70: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 71: google.protobuf.Duration
+	(*ExecUse)(nil),                  // 72: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 73: theclaw.registry.v1.Event
+	(*ExecPolicy)(nil),               // 74: theclaw.registry.v1.ExecPolicy
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
-	25,  // 0: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	0,   // 1: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
-	69,  // 2: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	69,  // 3: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	12,  // 4: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
-	12,  // 5: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
-	12,  // 6: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
-	2,   // 7: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
-	4,   // 8: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
-	3,   // 9: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
-	17,  // 10: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	70,  // 11: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	69,  // 12: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	71,  // 13: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
-	19,  // 14: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	70,  // 15: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	70,  // 16: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	72,  // 17: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	21,  // 18: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	5,   // 19: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	19,  // 20: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	22,  // 21: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	39,  // 22: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	70,  // 23: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	70,  // 24: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	33,  // 25: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	32,  // 26: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	31,  // 27: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	31,  // 28: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	73,  // 29: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	27,  // 30: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	70,  // 31: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
-	28,  // 32: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	29,  // 33: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	30,  // 34: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	26,  // 35: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
-	66,  // 36: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
-	67,  // 37: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
-	68,  // 38: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
-	70,  // 39: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
-	70,  // 40: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	70,  // 41: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	70,  // 42: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	70,  // 43: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	70,  // 44: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
+	70,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	70,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	10,  // 3: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
+	10,  // 4: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
+	10,  // 5: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
+	2,   // 6: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
+	4,   // 7: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
+	3,   // 8: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
+	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
+	71,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	70,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	72,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	17,  // 13: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	71,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	71,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	73,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	19,  // 17: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	5,   // 18: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	17,  // 19: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 20: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	38,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	71,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	71,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	32,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	31,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	30,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	30,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	74,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	26,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	71,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	27,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	28,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	29,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	25,  // 34: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
+	24,  // 35: theclaw.registry.v1.TurnConfig.sandbox:type_name -> theclaw.registry.v1.Sandbox
+	67,  // 36: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	68,  // 37: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	69,  // 38: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	71,  // 39: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	71,  // 40: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	71,  // 41: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	71,  // 42: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	71,  // 43: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	71,  // 44: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
 	8,   // 45: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
 	7,   // 46: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	70,  // 47: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	72,  // 48: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	18,  // 49: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	72,  // 50: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	37,  // 51: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	25,  // 52: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	70,  // 53: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	34,  // 54: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	36,  // 55: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	45,  // 56: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	70,  // 57: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	69,  // 58: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	70,  // 59: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	18,  // 60: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	39,  // 61: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	19,  // 62: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	22,  // 63: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	42,  // 64: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	18,  // 65: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	71,  // 47: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	73,  // 48: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 49: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	73,  // 50: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	36,  // 51: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 52: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	71,  // 53: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	33,  // 54: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	35,  // 55: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	44,  // 56: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	71,  // 57: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	70,  // 58: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	71,  // 59: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 60: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	38,  // 61: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 62: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 63: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	41,  // 64: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	16,  // 65: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
 	1,   // 66: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	18,  // 67: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	19,  // 68: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	39,  // 69: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	16,  // 67: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 68: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	38,  // 69: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
 	1,   // 70: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
 	9,   // 71: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	69,  // 72: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	69,  // 73: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	69,  // 74: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 72: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	70,  // 73: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 74: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
 	6,   // 75: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
 	1,   // 76: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	69,  // 77: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	69,  // 78: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	69,  // 79: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	69,  // 80: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	17,  // 81: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	18,  // 82: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	47,  // 83: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	40,  // 84: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	70,  // 85: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	48,  // 86: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	70,  // 77: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	70,  // 78: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	70,  // 79: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	70,  // 80: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 81: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 82: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	46,  // 83: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	39,  // 84: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	71,  // 85: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	47,  // 86: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
 	1,   // 87: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	48,  // 88: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	69,  // 89: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	17,  // 90: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	58,  // 91: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	47,  // 88: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	70,  // 89: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 90: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	57,  // 91: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
 	8,   // 92: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	17,  // 93: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	70,  // 94: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	35,  // 95: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	19,  // 96: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	34,  // 97: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	35,  // 98: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	34,  // 99: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	35,  // 100: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	36,  // 101: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	19,  // 102: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 103: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	24,  // 104: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	41,  // 105: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	44,  // 106: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	49,  // 107: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	51,  // 108: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	57,  // 109: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	53,  // 110: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	64,  // 111: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	55,  // 112: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	60,  // 113: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	62,  // 114: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	13,  // 115: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	15,  // 116: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	10,  // 117: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
-	23,  // 118: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	38,  // 119: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	43,  // 120: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	46,  // 121: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	50,  // 122: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	52,  // 123: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	59,  // 124: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	54,  // 125: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	65,  // 126: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	56,  // 127: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	61,  // 128: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	63,  // 129: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	14,  // 130: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	16,  // 131: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	11,  // 132: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
-	118, // [118:133] is the sub-list for method output_type
-	103, // [103:118] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	15,  // 93: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	71,  // 94: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	34,  // 95: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 96: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	33,  // 97: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	34,  // 98: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	33,  // 99: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	34,  // 100: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	35,  // 101: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	23,  // 102: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	17,  // 103: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 104: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 105: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	40,  // 106: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	43,  // 107: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	48,  // 108: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	50,  // 109: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	56,  // 110: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	52,  // 111: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	65,  // 112: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	54,  // 113: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	59,  // 114: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	61,  // 115: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	63,  // 116: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
+	11,  // 117: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 118: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 119: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	37,  // 120: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	42,  // 121: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	45,  // 122: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	49,  // 123: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	51,  // 124: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	58,  // 125: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	53,  // 126: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	66,  // 127: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	55,  // 128: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	60,  // 129: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	62,  // 130: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	64,  // 131: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
+	12,  // 132: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 133: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	119, // [119:134] is the sub-list for method output_type
+	104, // [104:119] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -6514,7 +6682,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

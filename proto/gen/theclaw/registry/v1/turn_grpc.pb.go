@@ -31,9 +31,9 @@ const (
 	TurnService_DropTurn_FullMethodName         = "/theclaw.registry.v1.TurnService/DropTurn"
 	TurnService_RecordCompaction_FullMethodName = "/theclaw.registry.v1.TurnService/RecordCompaction"
 	TurnService_GetMemory_FullMethodName        = "/theclaw.registry.v1.TurnService/GetMemory"
+	TurnService_GetTurnConfig_FullMethodName    = "/theclaw.registry.v1.TurnService/GetTurnConfig"
 	TurnService_RecordProcess_FullMethodName    = "/theclaw.registry.v1.TurnService/RecordProcess"
 	TurnService_ListProcesses_FullMethodName    = "/theclaw.registry.v1.TurnService/ListProcesses"
-	TurnService_GetTurnConfig_FullMethodName    = "/theclaw.registry.v1.TurnService/GetTurnConfig"
 )
 
 // TurnServiceClient is the client API for TurnService service.
@@ -82,6 +82,10 @@ type TurnServiceClient interface {
 	// GetMemory answers the memory layers of a conversation and how far they
 	// reach; without a thread the agent's layer alone.
 	GetMemory(ctx context.Context, in *GetMemoryRequest, opts ...grpc.CallOption) (*GetMemoryResponse, error)
+	// GetTurnConfig answers the settings that the next turn of a conversation has, by the
+	// code that a claim uses. It changes nothing. INVALID_ARGUMENT (SESSION_KEY_INVALID),
+	// NOT_FOUND (AGENT_NOT_FOUND).
+	GetTurnConfig(ctx context.Context, in *GetTurnConfigRequest, opts ...grpc.CallOption) (*GetTurnConfigResponse, error)
 	// RecordProcess records how far a process in the background got, under the run lease.
 	// The first record of an end pushes one event into the inbox, in the same transaction,
 	// unless it was seen; a repeat changes nothing. NOT_FOUND (PROCESS_NOT_FOUND) for an end
@@ -91,8 +95,6 @@ type TurnServiceClient interface {
 	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
 	// have.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
-	// GetTurnConfig answers what a turn of an agent would get of its settings now.
-	GetTurnConfig(ctx context.Context, in *GetTurnConfigRequest, opts ...grpc.CallOption) (*GetTurnConfigResponse, error)
 }
 
 type turnServiceClient struct {
@@ -223,6 +225,16 @@ func (c *turnServiceClient) GetMemory(ctx context.Context, in *GetMemoryRequest,
 	return out, nil
 }
 
+func (c *turnServiceClient) GetTurnConfig(ctx context.Context, in *GetTurnConfigRequest, opts ...grpc.CallOption) (*GetTurnConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTurnConfigResponse)
+	err := c.cc.Invoke(ctx, TurnService_GetTurnConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *turnServiceClient) RecordProcess(ctx context.Context, in *RecordProcessRequest, opts ...grpc.CallOption) (*RecordProcessResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RecordProcessResponse)
@@ -237,16 +249,6 @@ func (c *turnServiceClient) ListProcesses(ctx context.Context, in *ListProcesses
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProcessesResponse)
 	err := c.cc.Invoke(ctx, TurnService_ListProcesses_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *turnServiceClient) GetTurnConfig(ctx context.Context, in *GetTurnConfigRequest, opts ...grpc.CallOption) (*GetTurnConfigResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetTurnConfigResponse)
-	err := c.cc.Invoke(ctx, TurnService_GetTurnConfig_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,6 +301,10 @@ type TurnServiceServer interface {
 	// GetMemory answers the memory layers of a conversation and how far they
 	// reach; without a thread the agent's layer alone.
 	GetMemory(context.Context, *GetMemoryRequest) (*GetMemoryResponse, error)
+	// GetTurnConfig answers the settings that the next turn of a conversation has, by the
+	// code that a claim uses. It changes nothing. INVALID_ARGUMENT (SESSION_KEY_INVALID),
+	// NOT_FOUND (AGENT_NOT_FOUND).
+	GetTurnConfig(context.Context, *GetTurnConfigRequest) (*GetTurnConfigResponse, error)
 	// RecordProcess records how far a process in the background got, under the run lease.
 	// The first record of an end pushes one event into the inbox, in the same transaction,
 	// unless it was seen; a repeat changes nothing. NOT_FOUND (PROCESS_NOT_FOUND) for an end
@@ -308,8 +314,6 @@ type TurnServiceServer interface {
 	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
 	// have.
 	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
-	// GetTurnConfig answers what a turn of an agent would get of its settings now.
-	GetTurnConfig(context.Context, *GetTurnConfigRequest) (*GetTurnConfigResponse, error)
 	mustEmbedUnimplementedTurnServiceServer()
 }
 
@@ -356,14 +360,14 @@ func (UnimplementedTurnServiceServer) RecordCompaction(context.Context, *RecordC
 func (UnimplementedTurnServiceServer) GetMemory(context.Context, *GetMemoryRequest) (*GetMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMemory not implemented")
 }
+func (UnimplementedTurnServiceServer) GetTurnConfig(context.Context, *GetTurnConfigRequest) (*GetTurnConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTurnConfig not implemented")
+}
 func (UnimplementedTurnServiceServer) RecordProcess(context.Context, *RecordProcessRequest) (*RecordProcessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordProcess not implemented")
 }
 func (UnimplementedTurnServiceServer) ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProcesses not implemented")
-}
-func (UnimplementedTurnServiceServer) GetTurnConfig(context.Context, *GetTurnConfigRequest) (*GetTurnConfigResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetTurnConfig not implemented")
 }
 func (UnimplementedTurnServiceServer) mustEmbedUnimplementedTurnServiceServer() {}
 func (UnimplementedTurnServiceServer) testEmbeddedByValue()                     {}
@@ -602,6 +606,24 @@ func _TurnService_GetMemory_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TurnService_GetTurnConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTurnConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).GetTurnConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_GetTurnConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).GetTurnConfig(ctx, req.(*GetTurnConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TurnService_RecordProcess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RecordProcessRequest)
 	if err := dec(in); err != nil {
@@ -634,24 +656,6 @@ func _TurnService_ListProcesses_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TurnServiceServer).ListProcesses(ctx, req.(*ListProcessesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _TurnService_GetTurnConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetTurnConfigRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(TurnServiceServer).GetTurnConfig(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: TurnService_GetTurnConfig_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(TurnServiceServer).GetTurnConfig(ctx, req.(*GetTurnConfigRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -712,16 +716,16 @@ var TurnService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _TurnService_GetMemory_Handler,
 		},
 		{
+			MethodName: "GetTurnConfig",
+			Handler:    _TurnService_GetTurnConfig_Handler,
+		},
+		{
 			MethodName: "RecordProcess",
 			Handler:    _TurnService_RecordProcess_Handler,
 		},
 		{
 			MethodName: "ListProcesses",
 			Handler:    _TurnService_ListProcesses_Handler,
-		},
-		{
-			MethodName: "GetTurnConfig",
-			Handler:    _TurnService_GetTurnConfig_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

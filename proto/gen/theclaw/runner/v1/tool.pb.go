@@ -401,7 +401,9 @@ type GetChangesRequest struct {
 	// agent_id is required.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// call_keys are the keys of turn and step, with a colon between.
-	CallKeys      []string `protobuf:"bytes,2,rep,name=call_keys,json=callKeys,proto3" json:"call_keys,omitempty"`
+	CallKeys []string `protobuf:"bytes,2,rep,name=call_keys,json=callKeys,proto3" json:"call_keys,omitempty"`
+	// thread_id of their conversation.
+	ThreadId      string `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,6 +450,13 @@ func (x *GetChangesRequest) GetCallKeys() []string {
 		return x.CallKeys
 	}
 	return nil
+}
+
+func (x *GetChangesRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
 }
 
 // GetChangesResponse is what the calls have changed.
@@ -573,7 +582,9 @@ func (x *FileChange) GetDiff() string {
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// agent_id is required.
-	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// session_key of the conversation; empty: the main conversation of the agent.
+	SessionKey    string `protobuf:"bytes,2,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +626,13 @@ func (x *ListToolsRequest) GetAgentId() string {
 	return ""
 }
 
+func (x *ListToolsRequest) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
+	}
+	return ""
+}
+
 // ListToolsResponse is all tools of a runner.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -622,7 +640,9 @@ type ListToolsResponse struct {
 	Tools []*Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
 	// layers are the names of the policies that decide, in their order. A tool is
 	// offered when all of them allow it.
-	Layers        []string `protobuf:"bytes,2,rep,name=layers,proto3" json:"layers,omitempty"`
+	Layers []string `protobuf:"bytes,2,rep,name=layers,proto3" json:"layers,omitempty"`
+	// sandbox in which the tools work.
+	Sandbox       *SandboxInfo `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -671,6 +691,131 @@ func (x *ListToolsResponse) GetLayers() []string {
 	return nil
 }
 
+func (x *ListToolsResponse) GetSandbox() *SandboxInfo {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+// SandboxInfo is where the programs of a conversation run.
+type SandboxInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sandboxed means in a sandbox, else on the host.
+	Sandboxed bool `protobuf:"varint,1,opt,name=sandboxed,proto3" json:"sandboxed,omitempty"`
+	// mode is off, non-main or all; why is what decided in this mode, in words.
+	Mode string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	// why is empty where the mode alone decides.
+	Why string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// level of isolation on this runner, such as full.
+	Level string `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"`
+	// scope is session, agent or shared, and scope_key what has the scratch directory.
+	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
+	// scope_key is such as agent:alice.
+	ScopeKey string `protobuf:"bytes,6,opt,name=scope_key,json=scopeKey,proto3" json:"scope_key,omitempty"`
+	// workspace is none, ro or rw.
+	Workspace string `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// network is off, open, or the hosts with commas between.
+	Network string `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`
+	// host_commands says whether commands can run on the host, in words.
+	HostCommands  string `protobuf:"bytes,9,opt,name=host_commands,json=hostCommands,proto3" json:"host_commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxInfo) Reset() {
+	*x = SandboxInfo{}
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxInfo) ProtoMessage() {}
+
+func (x *SandboxInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxInfo.ProtoReflect.Descriptor instead.
+func (*SandboxInfo) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SandboxInfo) GetSandboxed() bool {
+	if x != nil {
+		return x.Sandboxed
+	}
+	return false
+}
+
+func (x *SandboxInfo) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetScopeKey() string {
+	if x != nil {
+		return x.ScopeKey
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetHostCommands() string {
+	if x != nil {
+		return x.HostCommands
+	}
+	return ""
+}
+
 // Tool is one tool.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -690,14 +835,16 @@ type Tool struct {
 	// schema of the arguments, as JSON.
 	Schema string `protobuf:"bytes,7,opt,name=schema,proto3" json:"schema,omitempty"`
 	// server is the MCP server that offers it; empty: the runner itself.
-	Server        string `protobuf:"bytes,8,opt,name=server,proto3" json:"server,omitempty"`
+	Server string `protobuf:"bytes,8,opt,name=server,proto3" json:"server,omitempty"`
+	// allowed_by are the layers that allow it.
+	AllowedBy     []string `protobuf:"bytes,9,rep,name=allowed_by,json=allowedBy,proto3" json:"allowed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +856,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_tool_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +869,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_runner_v1_tool_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Tool) GetName() string {
@@ -781,6 +928,13 @@ func (x *Tool) GetServer() string {
 	return ""
 }
 
+func (x *Tool) GetAllowedBy() []string {
+	if x != nil {
+		return x.AllowedBy
+	}
+	return nil
+}
+
 var File_theclaw_runner_v1_tool_proto protoreflect.FileDescriptor
 
 const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
@@ -803,11 +957,12 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\x06server\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x14R\x06server\x12\x18\n" +
 	"\arestart\x18\x03 \x01(\bR\arestart\"H\n" +
 	"\x13StartServerResponse\x121\n" +
-	"\x06server\x18\x01 \x01(\v2\x19.theclaw.runner.v1.ServerR\x06server\"h\n" +
+	"\x06server\x18\x01 \x01(\v2\x19.theclaw.runner.v1.ServerR\x06server\"\x8f\x01\n" +
 	"\x11GetChangesRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12-\n" +
 	"\tcall_keys\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\bcallKeys\"h\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\bcallKeys\x12%\n" +
+	"\tthread_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\"h\n" +
 	"\x12GetChangesResponse\x127\n" +
 	"\achanges\x18\x01 \x03(\v2\x1d.theclaw.runner.v1.FileChangeR\achanges\x12\x19\n" +
 	"\bleft_out\x18\x02 \x01(\x05R\aleftOut\"O\n" +
@@ -815,12 +970,25 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"FileChange\x12\x19\n" +
 	"\bcall_key\x18\x01 \x01(\tR\acallKey\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
-	"\x04diff\x18\x03 \x01(\tR\x04diff\"8\n" +
+	"\x04diff\x18\x03 \x01(\tR\x04diff\"d\n" +
 	"\x10ListToolsRequest\x12$\n" +
-	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"Z\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12*\n" +
+	"\vsession_key\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\n" +
+	"sessionKey\"\x94\x01\n" +
 	"\x11ListToolsResponse\x12-\n" +
 	"\x05tools\x18\x01 \x03(\v2\x17.theclaw.runner.v1.ToolR\x05tools\x12\x16\n" +
-	"\x06layers\x18\x02 \x03(\tR\x06layers\"\xd1\x01\n" +
+	"\x06layers\x18\x02 \x03(\tR\x06layers\x128\n" +
+	"\asandbox\x18\x03 \x01(\v2\x1e.theclaw.runner.v1.SandboxInfoR\asandbox\"\xf7\x01\n" +
+	"\vSandboxInfo\x12\x1c\n" +
+	"\tsandboxed\x18\x01 \x01(\bR\tsandboxed\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\x12\x14\n" +
+	"\x05scope\x18\x05 \x01(\tR\x05scope\x12\x1b\n" +
+	"\tscope_key\x18\x06 \x01(\tR\bscopeKey\x12\x1c\n" +
+	"\tworkspace\x18\a \x01(\tR\tworkspace\x12\x18\n" +
+	"\anetwork\x18\b \x01(\tR\anetwork\x12#\n" +
+	"\rhost_commands\x18\t \x01(\tR\fhostCommands\"\xf0\x01\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpolicy_name\x18\x02 \x01(\tR\n" +
@@ -830,7 +998,9 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\x05sends\x18\x05 \x01(\tR\x05sends\x12\x16\n" +
 	"\x06denied\x18\x06 \x01(\tR\x06denied\x12\x16\n" +
 	"\x06schema\x18\a \x01(\tR\x06schema\x12\x16\n" +
-	"\x06server\x18\b \x01(\tR\x06server*\xbe\x01\n" +
+	"\x06server\x18\b \x01(\tR\x06server\x12\x1d\n" +
+	"\n" +
+	"allowed_by\x18\t \x03(\tR\tallowedBy*\xbe\x01\n" +
 	"\vServerState\x12\x1c\n" +
 	"\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SERVER_STATE_STOPPED\x10\x01\x12\x19\n" +
@@ -860,7 +1030,7 @@ func file_theclaw_runner_v1_tool_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_runner_v1_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_runner_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_theclaw_runner_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_theclaw_runner_v1_tool_proto_goTypes = []any{
 	(ServerState)(0),            // 0: theclaw.runner.v1.ServerState
 	(*Server)(nil),              // 1: theclaw.runner.v1.Server
@@ -873,27 +1043,29 @@ var file_theclaw_runner_v1_tool_proto_goTypes = []any{
 	(*FileChange)(nil),          // 8: theclaw.runner.v1.FileChange
 	(*ListToolsRequest)(nil),    // 9: theclaw.runner.v1.ListToolsRequest
 	(*ListToolsResponse)(nil),   // 10: theclaw.runner.v1.ListToolsResponse
-	(*Tool)(nil),                // 11: theclaw.runner.v1.Tool
+	(*SandboxInfo)(nil),         // 11: theclaw.runner.v1.SandboxInfo
+	(*Tool)(nil),                // 12: theclaw.runner.v1.Tool
 }
 var file_theclaw_runner_v1_tool_proto_depIdxs = []int32{
 	0,  // 0: theclaw.runner.v1.Server.state:type_name -> theclaw.runner.v1.ServerState
 	1,  // 1: theclaw.runner.v1.ListServersResponse.servers:type_name -> theclaw.runner.v1.Server
 	1,  // 2: theclaw.runner.v1.StartServerResponse.server:type_name -> theclaw.runner.v1.Server
 	8,  // 3: theclaw.runner.v1.GetChangesResponse.changes:type_name -> theclaw.runner.v1.FileChange
-	11, // 4: theclaw.runner.v1.ListToolsResponse.tools:type_name -> theclaw.runner.v1.Tool
-	6,  // 5: theclaw.runner.v1.ToolService.GetChanges:input_type -> theclaw.runner.v1.GetChangesRequest
-	9,  // 6: theclaw.runner.v1.ToolService.ListTools:input_type -> theclaw.runner.v1.ListToolsRequest
-	2,  // 7: theclaw.runner.v1.ToolService.ListServers:input_type -> theclaw.runner.v1.ListServersRequest
-	4,  // 8: theclaw.runner.v1.ToolService.StartServer:input_type -> theclaw.runner.v1.StartServerRequest
-	7,  // 9: theclaw.runner.v1.ToolService.GetChanges:output_type -> theclaw.runner.v1.GetChangesResponse
-	10, // 10: theclaw.runner.v1.ToolService.ListTools:output_type -> theclaw.runner.v1.ListToolsResponse
-	3,  // 11: theclaw.runner.v1.ToolService.ListServers:output_type -> theclaw.runner.v1.ListServersResponse
-	5,  // 12: theclaw.runner.v1.ToolService.StartServer:output_type -> theclaw.runner.v1.StartServerResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	12, // 4: theclaw.runner.v1.ListToolsResponse.tools:type_name -> theclaw.runner.v1.Tool
+	11, // 5: theclaw.runner.v1.ListToolsResponse.sandbox:type_name -> theclaw.runner.v1.SandboxInfo
+	6,  // 6: theclaw.runner.v1.ToolService.GetChanges:input_type -> theclaw.runner.v1.GetChangesRequest
+	9,  // 7: theclaw.runner.v1.ToolService.ListTools:input_type -> theclaw.runner.v1.ListToolsRequest
+	2,  // 8: theclaw.runner.v1.ToolService.ListServers:input_type -> theclaw.runner.v1.ListServersRequest
+	4,  // 9: theclaw.runner.v1.ToolService.StartServer:input_type -> theclaw.runner.v1.StartServerRequest
+	7,  // 10: theclaw.runner.v1.ToolService.GetChanges:output_type -> theclaw.runner.v1.GetChangesResponse
+	10, // 11: theclaw.runner.v1.ToolService.ListTools:output_type -> theclaw.runner.v1.ListToolsResponse
+	3,  // 12: theclaw.runner.v1.ToolService.ListServers:output_type -> theclaw.runner.v1.ListServersResponse
+	5,  // 13: theclaw.runner.v1.ToolService.StartServer:output_type -> theclaw.runner.v1.StartServerResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_tool_proto_init() }
@@ -907,7 +1079,7 @@ func file_theclaw_runner_v1_tool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_tool_proto_rawDesc), len(file_theclaw_runner_v1_tool_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -70,9 +70,13 @@ type Servers struct {
 	o Options
 
 	mu      sync.Mutex
-	servers map[[2]string]*server // by agent and name
-	pinned  map[string]pins       // by server
+	servers map[place]*server
+	pinned  map[string]pins // by server
 }
+
+// place is what a server belongs to: an agent, and a working directory where it is started in that, which the
+// scope of the sandbox may make one for each conversation.
+type place struct{ agent, name, workdir string }
 
 // pins are the approved tools of a server.
 type pins struct {
@@ -95,7 +99,7 @@ func New(o Options) *Servers {
 	if o.Wait == nil {
 		o.Wait = pause.For
 	}
-	return &Servers{o: o, servers: map[[2]string]*server{}, pinned: map[string]pins{}}
+	return &Servers{o: o, servers: map[place]*server{}, pinned: map[string]pins{}}
 }
 
 // Close ends all servers and waits for them.
@@ -114,18 +118,29 @@ func (s *Servers) Close() {
 }
 
 // server returns the server of an agent.
-func (s *Servers) server(agent, name string) *server {
+func (s *Servers) server(agent string, p launch) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := [2]string{agent, name}
+	key := place{agent, p.server.GetName(), p.workdir}
 	if s.servers[key] == nil {
-		s.servers[key] = newServer(&s.o, agent, name)
+		s.servers[key] = newServer(&s.o, agent, key.name)
 	}
 	return s.servers[key]
 }
 
+// launchOf is what the settings say about a start. A server has a setting of its own that takes it out of the sandbox.
 func launchOf(c *registrypb.TurnConfig, m *registrypb.McpServer) launch {
-	return launch{server: m, secrets: c.GetSecrets(), workdir: c.GetWorkdir(), sandboxMode: c.GetSandboxMode()}
+	p := launch{server: m, secrets: c.GetSecrets(), sandboxMode: string(sandbox.Required)}
+	if m.GetInWorkdir() {
+		p.workdir = c.GetWorkdir()
+	}
+	switch {
+	case m.GetUnconfined():
+		p.sandboxMode = string(sandbox.Off)
+	case c.GetSandboxMode() == string(sandbox.Reduced):
+		p.sandboxMode = string(sandbox.Reduced)
+	}
+	return p
 }
 
 // Tools implements [toolset.Servers].
@@ -134,7 +149,8 @@ func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnC
 		if m.GetPins() == "" {
 			continue
 		}
-		server := s.server(agentID, m.GetName())
+		launch := launchOf(c, m)
+		server := s.server(agentID, launch)
 		if !server.offered() {
 			continue
 		}
@@ -145,7 +161,7 @@ func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnC
 		policy := toolpolicy.New([]toolpolicy.Layer{{Allow: m.GetAllow(), Deny: m.GetDeny()}})
 		for _, p := range pinned {
 			if policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(p.Name)}).Allowed {
-				out = append(out, &tool{server: server, launch: launchOf(c, m), pin: p})
+				out = append(out, &tool{server: server, launch: launch, pin: p})
 			}
 		}
 	}
@@ -189,7 +205,7 @@ func (s *Servers) pins(ctx context.Context, server, digest string) ([]pin, error
 func (s *Servers) List(agentID string, c *registrypb.TurnConfig) []*runnerpb.Server {
 	out := make([]*runnerpb.Server, 0, len(c.GetMcp()))
 	for _, m := range c.GetMcp() {
-		out = append(out, s.server(agentID, m.GetName()).show())
+		out = append(out, s.server(agentID, launchOf(c, m)).show())
 	}
 	return out
 }
@@ -201,7 +217,8 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 	if n < 0 {
 		return nil, fault.New(codes.NotFound, fault.McpServerNotFound, fmt.Sprintf("there is no MCP server %q", name), "see 'agentctl mcp list'")
 	}
-	one := s.server(agentID, name)
+	p := launchOf(c, c.GetMcp()[n])
+	one := s.server(agentID, p)
 	if restart || !one.offered() {
 		one.stop()
 		one.mu.Lock()
@@ -212,7 +229,7 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if _, err := one.acquire(ctx, launchOf(c, c.GetMcp()[n])); err == nil {
+	if _, err := one.acquire(ctx, p); err == nil {
 		one.release()
 	}
 	return one.show(), nil

@@ -48,7 +48,8 @@ func (e *endedError) Error() string { return e.why }
 type launch struct {
 	server  *registrypb.McpServer
 	secrets []*registrypb.Secret
-	// workdir of the agent, and the mode of the sandbox of its commands.
+	// workdir is the working directory of the agent where the server starts in it, else empty; sandboxMode is the
+	// mode of its sandbox.
 	workdir, sandboxMode string
 	// sent are the values that the server was given, by their names, which no text of it may show.
 	sent secret.Sent

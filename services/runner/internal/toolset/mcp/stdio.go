@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,13 +96,7 @@ func (p *process) ended() string {
 // command is what the settings say, and the mode of the sandbox for it.
 func (s *server) command(p launch) (c sandbox.Command, mode string, err error) {
 	cfg := p.server
-	mode = cmp.Or(p.sandboxMode, string(sandbox.Required))
-	if mode == string(sandbox.Off) { // of the agent's commands; a server has a setting of its own
-		mode = string(sandbox.Required)
-	}
-	if cfg.GetUnconfined() {
-		mode = string(sandbox.Off)
-	}
+	mode = p.sandboxMode
 	c = sandbox.Command{
 		Argv: slices.Clone(cfg.GetCommand()), Workdir: p.workdir, Network: cfg.GetNetwork(), Timeout: sandbox.MaxAge, OutputCap: 1,
 		ReadOnly: slices.Clone(cfg.GetPaths()), Limits: sandbox.Limits{CPUSeconds: sandbox.Unlimited.CPUSeconds}, Env: map[string]string{},

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/outputdir"
 	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -97,7 +99,26 @@ func (t *Tool) command(c toolset.Call, timeout time.Duration) (sandbox.Command, 
 		Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
 		SpillDir: filepath.Join(workdir, SpillDir), Env: env,
 	}
+	if readsWorkspace(c.Place.Config) {
+		scratch := c.Place.Config.GetSandbox().GetScratch()
+		command.Workdir, command.Workspace = scratch, workdir
+		env["TMPDIR"] = scratch
+	}
 	return command, t.permit(c, &command)
+}
+
+// readsWorkspace reports whether programs may read the workspace and write in the scratch directory.
+func readsWorkspace(c *registrypb.TurnConfig) bool {
+	box := c.GetSandbox()
+	return box.GetScratch() != "" && box.GetAccess() == config.AccessReadOnly && c.GetSandboxMode() != string(sandbox.Off)
+}
+
+// start is where a command begins, as a path of the shell; empty: in the directory of the command.
+func start(c sandbox.Command, cwd string) string {
+	if c.Workspace != "" {
+		return filepath.Join(c.Workspace, cwd)
+	}
+	return cwd
 }
 
 // relative returns cwd as a path below the working directory; empty: it is that itself.
@@ -121,9 +142,9 @@ func relative(workdir, cwd string) (string, error) {
 	return rel, nil
 }
 
-// inside puts a change of directory in front of a command. The working directory
-// is the one place a program can write, so it stays the sandbox's own; a link
-// that leads out of cwd leads to nothing in there.
+// inside puts a change of directory in front of a command. The directory that a
+// program can write stays the sandbox's own; a link that leads out of cwd leads to
+// nothing in there.
 func inside(cwd, command string) string {
 	if cwd == "" {
 		return command

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 
@@ -40,7 +41,7 @@ func decide(c toolset.Call, of program) execpolicy.Verdict {
 	if path == "" {
 		path = sandbox.Path
 	}
-	host := execpolicy.System(path, filepath.Join(of.command.Workdir, of.cwd))
+	host := execpolicy.System(path, filepath.Join(cmp.Or(of.command.Workspace, of.command.Workdir), of.cwd))
 	v := p.Decide(of.text, host, false)
 	if c.Asks && v.Action == execpolicy.Run {
 		p.Ask = execpolicy.AskAlways

@@ -218,7 +218,7 @@ func (p *process) print(b []byte) {
 func (p *process) run(ctx context.Context, box Sandbox, command sandbox.Command) {
 	defer close(p.exited)
 	defer p.cancel(nil)
-	if p.err = makeWorkdir(command.Workdir); p.err != nil {
+	if p.err = makeWorkdir(cmp.Or(command.Workspace, command.Workdir)); p.err != nil {
 		return
 	}
 	p.result, p.err = box.Run(ctx, command)
@@ -229,7 +229,7 @@ func (p *process) run(ctx context.Context, box Sandbox, command sandbox.Command)
 // only where the result does not have all of the output.
 func (p *process) foreground(ctx context.Context, command sandbox.Command, timeout time.Duration, after func(context.Context) error) toolset.Result {
 	if !p.result.Truncated && p.err == nil {
-		if root, err := os.OpenRoot(command.Workdir); err == nil {
+		if root, err := os.OpenRoot(filepath.Dir(command.SpillDir)); err == nil {
 			_ = root.Remove(filepath.Join(SpillDir, command.Log)) // pruning takes it otherwise
 			_ = root.Close()
 		}

@@ -15,8 +15,7 @@ import (
 )
 
 // Python runs code (S3-53), as the tool for commands runs a command line: an approval shows and
-// binds the complete code. The code is a file in the private temporary directory of the sandbox,
-// which goes with it.
+// binds the complete code. The code is a file in a temporary directory of its own.
 type Python struct{ Tool *Tool }
 
 // pythonTime is how long code may run whose call does not say it.
@@ -82,6 +81,7 @@ func python(args json.RawMessage) (line, code string, timeout time.Duration, err
 	// The end of the text is a line that the code does not have: it depends on all of the code.
 	sum := sha256.Sum256([]byte(a.Code))
 	end := "END_" + hex.EncodeToString(sum[:8])
-	return `f="$TMPDIR/code.py"` + "\ncat >\"$f\" <<'" + end + "' || exit 1\n" + a.Code + "\n" + end + "\n" +
-		`exec python3 "$f"`, a.Code, timeout, nil
+	// The directory for temporary files may be one that stays, and that other calls have as well.
+	return `d="$(mktemp -d)" && trap 'rm -rf "$d"' EXIT || exit 1` + "\n" + `f="$d/code.py"` + "\ncat >\"$f\" <<'" + end + "' || exit 1\n" + a.Code + "\n" + end + "\n" +
+		`python3 "$f"`, a.Code, timeout, nil
 }

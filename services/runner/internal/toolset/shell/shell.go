@@ -113,7 +113,7 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 	}
 	v := decide(c, p)
 	command := p.command
-	command.Shell = inside(p.cwd, v.Text)
+	command.Shell = inside(start(command, p.cwd), v.Text)
 	switch v.Action {
 	case execpolicy.Refuse:
 		return toolset.Failed("nothing was run: " + v.Why)
@@ -186,7 +186,7 @@ func saved(ctx context.Context, result toolset.Result, after func(context.Contex
 
 // run runs a command. When ctx ends, the whole tree of processes is killed first.
 func run(ctx context.Context, box Sandbox, command sandbox.Command, progress func(string)) toolset.Result {
-	if err := makeWorkdir(command.Workdir); err != nil {
+	if err := makeWorkdir(cmp.Or(command.Workspace, command.Workdir)); err != nil {
 		return toolset.Failed("the working directory cannot be made: " + err.Error())
 	}
 	if progress != nil {
