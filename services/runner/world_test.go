@@ -36,8 +36,8 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
-	mcptest.Main()                          // in the sandbox, it is a server
-	if filepath.Base(os.Args[0]) == "pai" { // this binary is its own stand-in for pai
+	mcptest.Main(mcptest.Process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Exit: os.Exit}) // in the sandbox, it is a server
+	if filepath.Base(os.Args[0]) == "pai" {                                                                       // this binary is its own stand-in for pai
 		os.Exit(chat.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 	}
 	if what := os.Getenv(victim); what != "" { // and its own runner to kill

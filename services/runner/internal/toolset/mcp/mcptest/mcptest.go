@@ -1,7 +1,10 @@
 // Package mcptest is MCP servers for tests: one that does what a good server does, and those that do what one
 // should not. A test binary is all of them.
 //
-//	func TestMain(m *testing.M) { mcptest.Main(); os.Exit(m.Run()) }
+//	func TestMain(m *testing.M) {
+//		mcptest.Main(mcptest.Process{os.Stdin, os.Stdout, os.Stderr, os.Getenv, os.Exit})
+//		os.Exit(m.Run())
+//	}
 //
 // with the variable [Variable] naming the server that the program is. It promises that nothing is faked
 // between the server and its client: both are programs that speak over pipes, or HTTP.
@@ -29,30 +32,44 @@ const Variable = "MCPTEST"
 // Good is the name of the server that does nothing wrong until it is asked to.
 const Good = "good"
 
-// Main is the server that the environment names, to its end, and returns if it names none.
-func Main() {
-	name := os.Getenv(Variable)
+// Process is what a server uses of the process that it is.
+type Process struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(name string) string
+	Exit     func(code int)
+}
+
+// Main is the server that the environment names, to its end, and then ends the process; it returns if the
+// environment names none.
+func Main(p Process) {
+	name := p.Getenv(Variable)
 	if name == "" {
 		return
 	}
-	switch script := hostile()[name]; {
+	switch script := p.hostile()[name]; {
 	case name == Good:
-		if err := NewGood().Run(context.Background(), &sdk.StdioTransport{}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+		if err := NewGood(p).Run(context.Background(), &sdk.IOTransport{Reader: io.NopCloser(p.In), Writer: writer{p.Out}}); err != nil {
+			fmt.Fprintln(p.Err, err)
+			p.Exit(1)
 		}
 	case script == nil:
-		fmt.Fprintf(os.Stderr, "there is no server %q\n", name)
-		os.Exit(2)
+		fmt.Fprintf(p.Err, "there is no server %q\n", name)
+		p.Exit(2)
 	default:
-		serve(os.Stdin, os.Stdout, script)
+		serve(p.In, p.Out, script)
 	}
-	os.Exit(0)
+	p.Exit(0)
 }
+
+type writer struct{ io.Writer }
+
+// Close implements [io.Closer]; there is nothing to close.
+func (writer) Close() error { return nil }
 
 // Handler serves the good server over HTTP to requests with this header; others get 401.
 func Handler(authorization string) http.Handler {
-	server := NewGood()
+	server := NewGood(Process{Err: io.Discard, Getenv: func(string) string { return "" }, Exit: func(int) {}})
 	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != authorization {
@@ -80,7 +97,7 @@ type text struct {
 //	kinds   (read)    answers with every kind of content
 //	fail    (read)    answers an error
 //	run     (effect)  runs text with bash, and answers how it ended
-func NewGood() *sdk.Server {
+func NewGood(p Process) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "good", Version: "1"}, nil)
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true}
 	say := func(format string, args ...any) (*sdk.CallToolResult, any, error) {
@@ -103,20 +120,20 @@ func NewGood() *sdk.Server {
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "break", Description: "Writes a line and ends."}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
 		_ = line(in) // the caller reads the file
-		fmt.Fprintln(os.Stderr, "broken on purpose")
-		os.Exit(3)
+		fmt.Fprintln(p.Err, "broken on purpose")
+		p.Exit(3)
 		return nil, nil, nil
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "crash", Description: "Ends once.", Annotations: reads}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
 		if _, err := os.Stat(in.File); err != nil {
 			_ = line(in)
-			os.Exit(3)
+			p.Exit(3)
 		}
 		return say("lived")
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "env", Description: "Answers a variable.", Annotations: reads}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
 		dir, _ := os.Getwd()
-		return say("%s=%q in %s", in.Text, os.Getenv(in.Text), filepath.Base(dir))
+		return say("%s=%q in %s", in.Text, p.Getenv(in.Text), filepath.Base(dir))
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "fail", Description: "Fails.", Annotations: reads}, func(context.Context, *sdk.CallToolRequest, text) (*sdk.CallToolResult, any, error) {
 		return nil, nil, fmt.Errorf("it failed as it should")
@@ -230,7 +247,7 @@ func answer(text string) string { return `{"content":[{"type":"text","text":"` +
 var plain = list(Tool("plain", "A tool.", object))
 
 // hostile are servers that do what one should not, by name.
-func hostile() map[string]Script {
+func (p Process) hostile() map[string]Script {
 	return map[string]Script{
 		"giant-schema": listing(list(Tool("giant", "Giant.", `{"type":"object","description":"`+strings.Repeat("x", 200<<10)+`"}`), Tool("plain", "A tool.", object)), answer("ok")),
 		"deep-schema":  listing(list(Tool("deep", "Deep.", strings.Repeat(`{"items":`, 100)+`{}`+strings.Repeat("}", 100)), Tool("plain", "A tool.", object)), answer("ok")),
@@ -266,8 +283,8 @@ func hostile() map[string]Script {
 		},
 		"dies": func(method string, _ json.RawMessage, _ io.Writer) string {
 			if method == "tools/list" {
-				fmt.Fprintln(os.Stderr, "no license")
-				os.Exit(7)
+				fmt.Fprintln(p.Err, "no license")
+				p.Exit(7)
 			}
 			return ""
 		},
