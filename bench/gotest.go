@@ -33,9 +33,13 @@ func countPerMessage(ctx context.Context, what string) (float64, error) {
 	return strconv.ParseFloat(m[1], 64)
 }
 
-var benchmarkResult = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op`)
+var (
+	benchmarkResult = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+	benchmarkValue  = regexp.MustCompile(`([0-9.]+) (\S+)`)
+)
 
-// benchmarkTimes answers the medians of the benchmarks of a package that match, by name, in ns.
+// benchmarkTimes answers the medians of the benchmarks of a package that match, by name, in ns; what else a benchmark
+// reports is behind its name and a blank, such as allocs/op.
 func benchmarkTimes(ctx context.Context, dir, match string, runs int, each string) (map[string]float64, error) {
 	out, err := goTest(ctx, "-run", "^$", "-bench", match, "-benchtime", each, "-count", strconv.Itoa(runs), dir)
 	if err != nil {
@@ -43,11 +47,17 @@ func benchmarkTimes(ctx context.Context, dir, match string, runs int, each strin
 	}
 	all := map[string][]float64{}
 	for _, m := range benchmarkResult.FindAllStringSubmatch(out, -1) {
-		v, err := strconv.ParseFloat(m[2], 64)
-		if err != nil {
-			return nil, err
+		for _, pair := range benchmarkValue.FindAllStringSubmatch(m[2], -1) {
+			v, err := strconv.ParseFloat(pair[1], 64)
+			if err != nil {
+				return nil, err
+			}
+			name := m[1]
+			if pair[2] != "ns/op" {
+				name += " " + pair[2]
+			}
+			all[name] = append(all[name], v)
 		}
-		all[m[1]] = append(all[m[1]], v)
 	}
 	medians := map[string]float64{}
 	for name, list := range all {

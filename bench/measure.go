@@ -58,6 +58,7 @@ func measure(agentd, before, only string, quick bool, progress io.Writer) (*tabl
 		{"provider", r.providers},
 		{"provider, the build before", r.compare},
 		{"tools", r.tools},
+		{"tools alone", r.toolsAlone},
 		{"stream", r.stream},
 		{"memory and bytes written", r.memory},
 		{"digests", r.digests},

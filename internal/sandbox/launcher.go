@@ -105,6 +105,9 @@ func input(r io.Reader) (*os.File, func(), error) {
 		f, err := os.Open(os.DevNull)
 		return f, func() {}, err
 	}
+	if f, ok := r.(*os.File); ok { // a pipe of the caller: nothing has to be copied
+		return f, func() {}, nil
+	}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err

@@ -27,8 +27,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/egress"
 	"github.com/theclaw/agents/internal/netguard"
@@ -85,7 +83,7 @@ func (p *Proxy) Serve(listener net.Listener) {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    log.New(io.Discard, "", 0), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 	}
-	_ = server.Serve(netutil.LimitListener(listener, maxConnections)) // it ends when the listener is closed
+	_ = server.Serve(limit(listener, maxConnections)) // it ends when the listener is closed
 	stop()
 	closing, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()

@@ -173,6 +173,21 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+// A server that ends its side after the answer ends that of the program, too, which reads to the end.
+func TestServerEndsFirst(t *testing.T) {
+	w := start(t, loopback)
+	there, err := net.Dial("tcp", w.proxy.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	host := strings.TrimPrefix(named(w.plain, "localhost"), "http://")
+	fmt.Fprintf(there, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\nGET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host, host, host)
+	if b, err := io.ReadAll(there); err != nil || !strings.HasSuffix(string(b), "GET "+host+" ") {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
 // The end of the listener ends tunnels and requests that are under way, and connections that have asked for nothing.
 func TestEnd(t *testing.T) {
 	began, let := make(chan struct{}, 2), make(chan struct{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +25,7 @@ import (
 type process struct {
 	out    *stream
 	errs   tail
-	in     *io.PipeWriter
+	in     *os.File
 	cancel context.CancelCauseFunc
 	over   atomic.Bool   // it has ended, and why is set
 	done   chan struct{} // closed after that
@@ -51,7 +50,11 @@ func (s *server) process(p launch) (*process, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	read, write := io.Pipe()
+	read, write, err := os.Pipe()
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
 	t := &process{in: write, cancel: cancel, done: make(chan struct{})}
 	t.out = newStream(func() { cancel(errFlood) })
 	command.Stdin, command.OnStdout, command.OnStderr = read, t.out.add, t.errs.add

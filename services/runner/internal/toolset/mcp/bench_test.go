@@ -1,0 +1,78 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/mcp"
+	"github.com/theclaw/agents/services/runner/internal/toolset/mcp/mcptest"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	mcptest.Main(mcptest.Process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Exit: os.Exit})
+	os.Exit(m.Run())
+}
+
+// BenchmarkCall is a call of a server in the sandbox, and one with the SDK alone to the same program.
+func BenchmarkCall(b *testing.B) {
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("sdk", func(b *testing.B) {
+		c := exec.Command(self)
+		c.Env = append(os.Environ(), mcptest.Variable+"="+mcptest.Good)
+		x, err := sdk.NewClient(&sdk.Implementation{Name: "bench", Version: "1"}, nil).Connect(b.Context(), &sdk.CommandTransport{Command: c}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer x.Close()
+		for b.Loop() {
+			r, err := x.CallTool(context.Background(), &sdk.CallToolParams{Name: "echo", Arguments: json.RawMessage(`{"text":"hi"}`)})
+			if err != nil || r.IsError {
+				b.Fatal(r, err)
+			}
+		}
+	})
+	b.Run("ours", func(b *testing.B) {
+		box, err := sandbox.New(b.Context(), sandbox.Options{Mode: sandbox.Required, ScratchDir: b.TempDir()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer box.Close()
+		servers := mcp.New(mcp.Options{
+			Sandbox: func(string) (mcp.Sandbox, error) { return box, nil }, Pins: &approved{}, Root: b.TempDir(),
+			Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil),
+		})
+		defer servers.Close()
+		c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "good", Command: []string{self}, Env: map[string]string{mcptest.Variable: mcptest.Good}, Pins: "1"}}}
+		if s, err := servers.Start(b.Context(), "a1", c, "good", false); err != nil || s.GetWhat() != "" {
+			b.Fatal(s, err)
+		}
+		tools, err := servers.Tools(b.Context(), "a1", c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, tool := range tools {
+			if tool.Spec().Name != "good__echo" {
+				continue
+			}
+			for b.Loop() {
+				if r := tool.Run(b.Context(), toolset.Call{Name: "good__echo", Args: json.RawMessage(`{"text":"hi"}`), Place: toolset.Place{Config: c}}); r.IsError {
+					b.Fatal(r.Text)
+				}
+			}
+		}
+	})
+}
