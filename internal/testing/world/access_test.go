@@ -64,7 +64,7 @@ var tables = map[string]struct {
 // It is written down here a second time on purpose: a call that is added, or a rule
 // that is widened, has to be said twice.
 var workers = map[string][]string{
-	"runner":    {"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval", "RequestQuestion", "AnswerQuestion"},
+	"runner":    {"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "GetTurnConfig", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval", "RequestQuestion", "AnswerQuestion"},
 	"deliverer": {"BeginDelivery", "FinishDelivery"},
 	"both": {
 		"GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig",
