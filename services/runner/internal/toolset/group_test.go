@@ -570,7 +570,7 @@ func BenchmarkReads(b *testing.B) {
 		}
 		j := &toolsettest.Journal{}
 		calls := &toolset.Calls{
-			Set: list.Set(&registrypb.TurnConfig{}), Key: "turn", Journal: j, Watcher: j, Meter: j, Logf: func(string, string, ...any) {},
+			Set: list.Set(&registrypb.TurnConfig{ToolLayers: []*registrypb.ToolLayer{{Name: "all"}}}), Key: "turn", Journal: j, Watcher: j, Meter: j, Logf: func(string, string, ...any) {},
 			Place: toolset.Place{Trusted: func(context.Context) error { return nil }},
 		}
 		start := time.Now()
