@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -136,5 +138,46 @@ func TestDefaultAgent(t *testing.T) {
 		if got := DefaultAgent(c.s, strings.Fields(c.ids)); got != c.want {
 			t.Errorf("%v of %s: %q, want %q", c.s.Agents, c.ids, got, c.want)
 		}
+	}
+}
+
+// One key of the file is set and removed. What is wrong changes nothing; a file that reads the home, and a
+// theclaw.json5, are refused with what to do.
+func TestSetValue(t *testing.T) {
+	h := openHome(t)
+	set := func(value, want string, path ...string) bool {
+		t.Helper()
+		now, existed, err := h.SetValue(path, value)
+		text, readErr := os.ReadFile(h.DefaultsFile())
+		if err != nil || readErr != nil || string(text) != want || now.Version != Version(text) {
+			t.Errorf("%v %s: %v, %v, version %s\n%s", path, value, err, readErr, now.Version, text)
+		}
+		return existed
+	}
+	const text = "mcp:\n  servers:\n    x: {command: [x]}\n"
+	if set("{command: [x]}", text, "mcp", "servers", "x") {
+		t.Error("the key was there")
+	}
+	write(t, h.DefaultsFile(), "# mine\n"+text)
+	set("5m", "# mine\n"+text+"run:\n  timeout: 5m\n", "run", "timeout")
+	for _, dir := range []string{h.Path(), h.RunDir()} {
+		_, _, err := h.SetValue([]string{"mcp", "servers", "y"}, "{command: [y], paths: ["+dir+"]}")
+		if !fault.Is(err, fault.ConfigInvalid) || !strings.Contains(err.Error(), "holds the home") {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	if !set("", "# mine\nrun:\n  timeout: 5m\n", "mcp", "servers", "x") || !set("", "# mine\n", "run", "timeout") || set("", "# mine\n", "run", "timeout") {
+		t.Error("what was there is wrong")
+	}
+	if err := os.Remove(h.DefaultsFile()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.JSON5File(), "{}")
+	_, _, err := h.SetValue([]string{"mcp", "servers", "x"}, "{command: [x]}")
+	if f := fault.From(err); f.Code != codes.FailedPrecondition || !strings.Contains(f.Fix, "set mcp.servers.x there yourself, to {command: [x]}") {
+		t.Errorf("theclaw.json5: %v", err)
+	}
+	if _, err := os.Stat(h.DefaultsFile()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a theclaw.yaml next to it: %v", err)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/agents"
+	"github.com/theclaw/agents/services/registry/internal/pins"
 	"github.com/theclaw/agents/services/registry/internal/routing"
 )
 
@@ -29,7 +29,7 @@ type listed struct {
 		Missing(id string) bool
 	}
 	agents *agents.Service
-	prune  func(ctx context.Context, servers []layer.Server) error
+	pins   *pins.Service
 	states interface {
 		State(ctx context.Context, agent string) (store.InboxState, error)
 	}
@@ -37,8 +37,6 @@ type listed struct {
 
 	done    string // the version that is complete
 	refused string // the version and the agent of the last problem in the log
-
-	seen, pruned *string // the version of the last scan, and that by which tools of MCP servers were forgotten
 }
 
 func (l *listed) run(ctx context.Context) {
@@ -58,7 +56,9 @@ func (l *listed) run(ctx context.Context) {
 func (l *listed) scan(ctx context.Context) {
 	s, err := l.home.HomeSettings(ctx)
 	if err == nil {
-		l.forget(ctx, s)
+		if err := l.pins.PruneSettled(ctx, s); err != nil && ctx.Err() == nil {
+			l.log.Warn("tools of removed MCP servers are not forgotten", "error", fault.Chain(err))
+		}
 	}
 	if err != nil || s.Version == l.done {
 		return // the problem is reported by what reads settings for a message
@@ -75,21 +75,6 @@ func (l *listed) scan(ctx context.Context) {
 	}
 	if complete && ctx.Err() == nil {
 		l.done = s.Version
-	}
-}
-
-// forget removes the tools of MCP servers that the settings do not have, by settings that two scans have seen: an
-// editor may move the file away before it writes the next one.
-func (l *listed) forget(ctx context.Context, s layer.HomeSettings) {
-	before := l.seen
-	l.seen = &s.Version
-	if before == nil || *before != s.Version || l.pruned != nil && *l.pruned == s.Version {
-		return
-	}
-	if err := l.prune(ctx, s.Servers); err == nil {
-		l.pruned = &s.Version
-	} else if ctx.Err() == nil {
-		l.log.Warn("tools of removed MCP servers are not forgotten", "error", fault.Chain(err))
 	}
 }
 

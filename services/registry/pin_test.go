@@ -2,8 +2,6 @@ package registry_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -368,18 +366,5 @@ func testSetHomeValue(t *testing.T, o backendtest.Options) {
 	runner := w.As(rpc.Identity{Kind: rpc.Service, Name: "runner"})
 	if _, err := runner.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"run", "timeout"}, Value: "1m"}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("by the runner: %v", err)
-	}
-}
-
-// A theclaw.json5 is never rewritten; the error says what to write.
-func TestSetHomeValueJSON5(t *testing.T) {
-	o := backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}
-	w := pinWorld{o.Start(t, registry.Config{})}
-	if err := os.WriteFile(filepath.Join(o.Home, "theclaw.json5"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := w.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"mcp", "servers", "x"}, Value: "{command: [x]}"})
-	if f := fault.From(err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(f.Fix, "set mcp.servers.x there yourself, to {command: [x]}") {
-		t.Errorf("%v %+v", err, f)
 	}
 }

@@ -215,7 +215,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
 	s.settings = settings.New(p.agents, p.revisions, s.pins)
-	s.listed = &listed{home: p.agents, agents: s.agents, prune: s.pins.Prune, states: p.engine, log: d.Logger}
+	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, states: p.engine, log: d.Logger}
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was

@@ -66,6 +66,7 @@ type Deps struct {
 type Service struct {
 	registryv1.UnimplementedPinServiceServer
 	Deps
+	settled settled
 }
 
 // New returns the service.
@@ -326,14 +327,4 @@ func (s *Service) Pinned(ctx context.Context, servers []*registryv1.McpServer) e
 		}
 	}
 	return nil
-}
-
-// Prune forgets the tools of all servers but these. A server of the same name that is added later has no approvals
-// of the one before.
-func (s *Service) Prune(ctx context.Context, servers []layer.Server) error {
-	names := make([]string, len(servers))
-	for i, one := range servers {
-		names[i] = one.Name
-	}
-	return s.Fault("", "", s.Pins.PrunePins(ctx, names))
 }
