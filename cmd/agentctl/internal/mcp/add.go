@@ -201,7 +201,8 @@ func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server) error
 			return err
 		}
 	}
-	running, err := start(c, e, agents[0], one.Name, false)
+	// Again: what runs may be of a server that had the name before, whose tools are forgotten.
+	running, err := start(c, e, agents[0], one.Name, true)
 	if err != nil {
 		e.Note("%s is in the settings", one.Name)
 		return err
