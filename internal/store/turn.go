@@ -186,7 +186,10 @@ type Step struct {
 	Usage         Usage
 	Duration      time.Duration
 	RecordedAt    time.Time
-	Asks          bool // a person is asked before the tool begins
+	Asks          bool   // a person is asked before the tool begins
+	Summary       string // of a tool's call, in one line
+	IsError       bool   // its result says why nothing was done
+	External      bool   // its result holds what neither the owner nor this runtime wrote
 }
 
 // Record journals progress of a turn.

@@ -418,6 +418,7 @@ func (m *rows) save(t *machine.Thread) {
 		case machine.Updated:
 			o := &m.steps[i]
 			o.State, o.Result, o.Duration, o.RecordedAt = s.State, s.Result, s.Duration, s.RecordedAt
+			o.IsError, o.External = s.IsError, s.External
 		case machine.Deleted:
 			m.steps = slices.Delete(m.steps, i, i+1)
 		}

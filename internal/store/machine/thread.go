@@ -184,6 +184,7 @@ func (t *Thread) put(turn string, s store.Step) bool {
 		return false
 	}
 	old.State, old.Result, old.Duration, old.RecordedAt = s.State, s.Result, s.Duration, store.FromMillis(t.Now.UnixMilli())
+	old.IsError, old.External = s.IsError, s.External
 	if old.Change == Unchanged {
 		old.Change = Updated
 	}

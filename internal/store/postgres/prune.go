@@ -94,7 +94,7 @@ func (s *pruneSome) Load(*unit.Tx) {}
 func (s *pruneSome) Decide(_ context.Context, tx *unit.Tx) error {
 	changed := func(rows int64) error { s.out = rows; return nil }
 	if !tx.IsInbox() {
-		tx.ExecRows(changed, `UPDATE step SET result = NULL, arguments = '' WHERE agent_id = $1 AND thread_id = $2 AND (turn, key) IN
+		tx.ExecRows(changed, `UPDATE step SET result = NULL, arguments = '', summary = '' WHERE agent_id = $1 AND thread_id = $2 AND (turn, key) IN
 			(SELECT s.turn, s.key `+oldStep+` AND NOT `+stepNeeded+` LIMIT $4)`, s.before, pruneBatch)
 		return nil
 	}

@@ -137,7 +137,7 @@ func eraseContents(tx *db.Tx, inbox bool, s store.PeerShare) error {
 		return err
 	}
 	for _, k := range s.Turns {
-		if _, err := tx.Exec("UPDATE x_step SET result = NULL, arguments = '' WHERE turn = ?", k); err != nil {
+		if _, err := tx.Exec("UPDATE x_step SET result = NULL, arguments = '', summary = '' WHERE turn = ?", k); err != nil {
 			return err
 		}
 		if _, err := tx.Exec("UPDATE x_turn SET error = '', attempts = '', reply_context = '' WHERE key = ?", k); err != nil {

@@ -89,7 +89,7 @@ func countPrunable(tx *db.Tx, inbox bool, before int64) (store.Pruned, error) {
 // pruneSome removes at most pruneBatch of the rows that countPrunable counts; 0 means that nothing is left.
 func pruneSome(tx *db.Tx, inbox bool, before int64) (int64, error) {
 	if !inbox {
-		return tx.Exec(`UPDATE x_step SET result = NULL, arguments = '' WHERE (turn, key) IN
+		return tx.Exec(`UPDATE x_step SET result = NULL, arguments = '', summary = '' WHERE (turn, key) IN
 			(SELECT s.turn, s.key `+oldStep+` AND NOT `+stepNeeded+` LIMIT ?)`, before, pruneBatch)
 	}
 	var keys []string

@@ -230,6 +230,20 @@ var turns = map[string]func(*testing.T, *fixture){
 		f.begin(t, p, true)
 		equal(t, "after it", f.begin(t, p, false).Outcome, store.BeginAlone)
 	},
+	// S2-50, S2-51: what a call was, and whether its result is an error or external, is known with it. Only the
+	// summary is known before there is a result.
+	"a step keeps what its call was": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		s := step(1, store.StepTool, "tool:1", store.ClassRead, store.StepIntent)
+		s.Summary = "web_fetch https://example.com"
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{s}})
+		got := f.turn(t, p).Steps[0]
+		equal(t, "intent", []any{got.Summary, got.IsError, got.External}, []any{s.Summary, false, false})
+		s.State, s.Result, s.IsError, s.External = store.StepDone, []byte("{}"), true, true
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{s}})
+		got = f.begin(t, p, false).Steps[0]
+		equal(t, "done", []any{got.Summary, got.IsError, got.External}, []any{s.Summary, true, true})
+	},
 	// I8: a result that stands is never replaced, and told once in the thread.
 	"steps are journalled once": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")

@@ -69,6 +69,12 @@ func writeThreadRow(tx *db.Tx, r rows.Row) error {
 		if err := tx.MakeProcesses(); err != nil {
 			return err
 		}
+	case rows.Step:
+		if v[len(v)-1] != int64(0) {
+			if err := tx.MarkExternal(); err != nil {
+				return err
+			}
+		}
 	case rows.Session:
 		if err := tx.MakeSession(); err != nil {
 			return err

@@ -95,7 +95,7 @@ func (c *ContentsStep) Decide(_ context.Context, tx *unit.Tx) error {
 			WHERE event.agent_id = $1 AND event.thread_id = $2 AND event.id = t.id`, store.Erased, c.ids[from:to], c.keys[from:to], c.proofs[from:to])
 	}
 	if len(c.s.Turns) > 0 {
-		tx.Exec("UPDATE step SET result = NULL, arguments = '' WHERE agent_id = $1 AND thread_id = $2 AND turn = ANY($3::text[])", c.s.Turns)
+		tx.Exec("UPDATE step SET result = NULL, arguments = '', summary = '' WHERE agent_id = $1 AND thread_id = $2 AND turn = ANY($3::text[])", c.s.Turns)
 		tx.Exec("UPDATE turn SET error = '', attempts = '', reply_context = '' WHERE agent_id = $1 AND thread_id = $2 AND key = ANY($3::text[])", c.s.Turns)
 	}
 	if tx.IsInbox() {

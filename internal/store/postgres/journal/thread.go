@@ -75,7 +75,7 @@ func begin(tx *unit.Tx, t *machine.Thread) {
 const (
 	inThread    = "agent_id = $1 AND thread_id = $2"
 	turnColumns = "key, inbox_id, state, fate, crash_attempts, error_attempts, error, not_before, waiting_since, leader, inbound_id, reply_id, error_id, finished_at, token, attempts"
-	stepColumns = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write, asks"
+	stepColumns = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write, asks, summary, is_error, external"
 
 	oneTurn     = "SELECT " + turnColumns + " FROM turn WHERE " + inThread + " AND key = $3"
 	turnMembers = "SELECT " + turnColumns + " FROM turn WHERE " + inThread + " AND leader = $3 AND leader <> ''"
@@ -179,7 +179,7 @@ func loadAllSteps(tx *unit.Tx, turn string, found func(store.Step)) {
 		var s store.Step
 		var us, at int64
 		err := scan(&s.Seq, &s.Kind, &s.Key, &s.RequestSHA256, &s.Class, &s.State, &s.Name, &s.CallID, &s.Arguments, &s.Result,
-			&s.Usage.Input, &s.Usage.Output, &s.Usage.CachedInput, &s.Usage.Reasoning, &us, &at, &s.Usage.CacheWrite, &s.Asks)
+			&s.Usage.Input, &s.Usage.Output, &s.Usage.CachedInput, &s.Usage.Reasoning, &us, &at, &s.Usage.CacheWrite, &s.Asks, &s.Summary, &s.IsError, &s.External)
 		s.Duration, s.RecordedAt = time.Duration(us)*time.Microsecond, store.FromMillis(at)
 		found(s)
 		return err
@@ -224,12 +224,12 @@ func saveTurn(tx *unit.Tx, r *machine.Turn) {
 func saveStep(tx *unit.Tx, s *machine.Step) {
 	switch s.Change {
 	case machine.Inserted:
-		tx.Exec("INSERT INTO step(agent_id, thread_id, turn, "+stepColumns+") VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21)",
+		tx.Exec("INSERT INTO step(agent_id, thread_id, turn, "+stepColumns+") VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24)",
 			s.Turn, s.Seq, s.Kind, s.Key, s.RequestSHA256, s.Class, s.State, s.Name, s.CallID, s.Arguments, s.Result,
-			s.Usage.Input, s.Usage.Output, s.Usage.CachedInput, s.Usage.Reasoning, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.Usage.CacheWrite, s.Asks)
+			s.Usage.Input, s.Usage.Output, s.Usage.CachedInput, s.Usage.Reasoning, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.Usage.CacheWrite, s.Asks, s.Summary, s.IsError, s.External)
 	case machine.Updated:
-		tx.Exec("UPDATE step SET state = $5, result = $6, duration_us = $7, recorded_at = $8 WHERE "+inThread+" AND turn = $3 AND key = $4",
-			s.Turn, s.Key, s.State, s.Result, s.Duration.Microseconds(), store.Millis(s.RecordedAt))
+		tx.Exec("UPDATE step SET state = $5, result = $6, duration_us = $7, recorded_at = $8, is_error = $9, external = $10 WHERE "+inThread+" AND turn = $3 AND key = $4",
+			s.Turn, s.Key, s.State, s.Result, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.IsError, s.External)
 	case machine.Deleted:
 		tx.Exec("DELETE FROM step WHERE "+inThread+" AND turn = $3 AND key = $4", s.Turn, s.Key)
 	}

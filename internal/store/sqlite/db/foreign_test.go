@@ -208,6 +208,9 @@ func TestLaterColumns(t *testing.T) {
 	for _, q := range []string{
 		"ALTER TABLE x_step DROP COLUMN cache_write",
 		"ALTER TABLE x_step DROP COLUMN asks",
+		"ALTER TABLE x_step DROP COLUMN summary",
+		"ALTER TABLE x_step DROP COLUMN is_error",
+		"ALTER TABLE x_step DROP COLUMN external",
 		"ALTER TABLE x_delivery DROP COLUMN parts",
 		"ALTER TABLE x_delivery DROP COLUMN reach",
 		"ALTER TABLE x_turn DROP COLUMN attempts",
@@ -224,7 +227,7 @@ func TestLaterColumns(t *testing.T) {
 	_, err := f.Exec("INSERT INTO x_step(turn, key, seq, kind, state, recorded_at) VALUES('t', 'model:2', 2, 'model', 'done', 0)")
 	must(t, err)
 	var n, written int
-	must(t, f.QueryRow("SELECT COUNT(*), SUM(cache_write + asks) FROM x_step").Scan(&n, &written))
+	must(t, f.QueryRow("SELECT COUNT(*), SUM(cache_write + asks + length(summary) + is_error + external) FROM x_step").Scan(&n, &written))
 	if n != 2 || written != 0 {
 		t.Errorf("%d steps, %d tokens", n, written)
 	}

@@ -38,6 +38,9 @@ func TestFormatRises(t *testing.T) {
 		"an origin":              {[]func(*Tx) error{(*Tx).MakeOrigins, (*Tx).MakeOrigins}, []int{3, 3}, 2},
 		"a session":              {[]func(*Tx) error{(*Tx).MakeSession, insert("2")}, []int{3, 3}, 1},
 		"an origin, erased":      {[]func(*Tx) error{(*Tx).MakeOrigins, erase, erase}, []int{3, 3, 3}, 2},
+		"external":               {[]func(*Tx) error{(*Tx).MarkExternal, (*Tx).MarkExternal}, []int{5, 5}, 1},
+		"external, then others":  {[]func(*Tx) error{(*Tx).MarkExternal, (*Tx).MakeSession, erase}, []int{5, 5, 5}, 1},
+		"a session, external":    {[]func(*Tx) error{(*Tx).MakeSession, (*Tx).MarkExternal}, []int{3, 5}, 1},
 		"erased, then an origin": {[]func(*Tx) error{erase, (*Tx).MakeOrigins, erase}, []int{2, 3, 3}, 2},
 	} {
 		dir := fresh(t)

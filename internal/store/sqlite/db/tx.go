@@ -56,6 +56,15 @@ func (t *Tx) MakeProcesses() error {
 	return t.raise(schema.FormatTools, slices.Concat(schema.Origins, schema.Process)...)
 }
 
+// MarkExternal raises the format of a conversation with a step whose result is external. The table of the format
+// before is made: who finds the newer format relies on it.
+func (t *Tx) MarkExternal() error {
+	if t.d.format >= schema.FormatExternal {
+		return nil
+	}
+	return t.raise(schema.FormatExternal, schema.Session...)
+}
+
 // raise makes tables that came with a format, and raises the format of the database to it
 // where it is lower.
 func (t *Tx) raise(format int, tables ...string) error {

@@ -102,7 +102,7 @@ func loadMembers(tx *db.Tx, leader string, t *machine.Thread) error {
 }
 
 const (
-	stepColumns  = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write, asks"
+	stepColumns  = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write, asks, summary, is_error, external"
 	stateColumns = "SELECT seq, kind, key, state, recorded_at, CASE kind WHEN 'steer' THEN result END FROM x_step WHERE turn = ?"
 )
 
@@ -142,7 +142,7 @@ func eachStep(tx *db.Tx, turn string, found func(store.Step)) error {
 		var s store.Step
 		var us, at int64
 		err := scan(&s.Seq, &s.Kind, &s.Key, &s.RequestSHA256, &s.Class, &s.State, &s.Name, &s.CallID, &s.Arguments, &s.Result,
-			&s.Usage.Input, &s.Usage.Output, &s.Usage.CachedInput, &s.Usage.Reasoning, &us, &at, &s.Usage.CacheWrite, &s.Asks)
+			&s.Usage.Input, &s.Usage.Output, &s.Usage.CachedInput, &s.Usage.Reasoning, &us, &at, &s.Usage.CacheWrite, &s.Asks, &s.Summary, &s.IsError, &s.External)
 		s.Duration, s.RecordedAt = time.Duration(us)*time.Microsecond, store.FromMillis(at)
 		found(s)
 		return err
@@ -206,14 +206,19 @@ func saveTurn(tx *db.Tx, r *machine.Turn) (err error) {
 }
 
 func saveStep(tx *db.Tx, s *machine.Step) (err error) {
+	if s.External && s.Change != machine.Deleted {
+		if err := tx.MarkExternal(); err != nil {
+			return err
+		}
+	}
 	switch s.Change {
 	case machine.Inserted:
-		_, err = tx.Exec("INSERT INTO x_step(turn, "+stepColumns+") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		_, err = tx.Exec("INSERT INTO x_step(turn, "+stepColumns+") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 			s.Turn, s.Seq, s.Kind, s.Key, s.RequestSHA256, s.Class, s.State, s.Name, s.CallID, s.Arguments, s.Result,
-			s.Usage.Input, s.Usage.Output, s.Usage.CachedInput, s.Usage.Reasoning, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.Usage.CacheWrite, s.Asks)
+			s.Usage.Input, s.Usage.Output, s.Usage.CachedInput, s.Usage.Reasoning, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.Usage.CacheWrite, s.Asks, s.Summary, s.IsError, s.External)
 	case machine.Updated:
-		_, err = tx.Exec("UPDATE x_step SET state = ?, result = ?, duration_us = ?, recorded_at = ? WHERE turn = ? AND key = ?",
-			s.State, s.Result, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.Turn, s.Key)
+		_, err = tx.Exec("UPDATE x_step SET state = ?, result = ?, duration_us = ?, recorded_at = ?, is_error = ?, external = ? WHERE turn = ? AND key = ?",
+			s.State, s.Result, s.Duration.Microseconds(), store.Millis(s.RecordedAt), s.IsError, s.External, s.Turn, s.Key)
 	case machine.Deleted:
 		_, err = tx.Exec("DELETE FROM x_step WHERE turn = ? AND key = ?", s.Turn, s.Key)
 	}

@@ -21,14 +21,17 @@ import (
 )
 
 // Format is the version of our tables in a new database, FormatErased of one in which
-// something was erased, FormatSessions of one that has an origin or a session, and FormatTools of
-// one that has a row about a tool, such as one of Process; it never becomes lower. Newest is the last that this build knows; a database of a newer one is refused.
+// something was erased, FormatSessions of one that has an origin or a session, FormatTools of
+// one that has a row about a tool, such as one of Process, and FormatExternal of one with a step whose result is
+// external: an older build would go on from such a result without the rules for it. It never becomes lower. Newest is
+// the last that this build knows; a database of a newer one is refused.
 const (
 	Format         = 1
 	FormatErased   = 2
 	FormatSessions = 3
 	FormatTools    = 4
-	Newest         = FormatTools
+	FormatExternal = 5
+	Newest         = FormatExternal
 )
 
 // Erased is the table of what was erased; the first erasing makes it.
@@ -85,6 +88,9 @@ var Later = [][3]string{
 	{"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_turn", "attempts", "TEXT NOT NULL DEFAULT ''"},
 	{"x_step", "asks", "INTEGER NOT NULL DEFAULT 0"}, // a person is asked before the tool begins
+	{"x_step", "summary", "TEXT NOT NULL DEFAULT ''"},
+	{"x_step", "is_error", "INTEGER NOT NULL DEFAULT 0"},
+	{"x_step", "external", "INTEGER NOT NULL DEFAULT 0"},
 }
 
 // Lacking answers what adds the columns of Later that tables lack, given their texts;
@@ -158,7 +164,8 @@ CREATE TABLE IF NOT EXISTS x_step (
   arguments TEXT NOT NULL DEFAULT '', request_sha256 BLOB, result BLOB,
   input INTEGER NOT NULL DEFAULT 0, output INTEGER NOT NULL DEFAULT 0, cached_input INTEGER NOT NULL DEFAULT 0,
   reasoning INTEGER NOT NULL DEFAULT 0, duration_us INTEGER NOT NULL DEFAULT 0, recorded_at INTEGER NOT NULL,
-  cache_write INTEGER NOT NULL DEFAULT 0, asks INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (turn, key)) WITHOUT ROWID;
+  cache_write INTEGER NOT NULL DEFAULT 0, asks INTEGER NOT NULL DEFAULT 0,
+  summary TEXT NOT NULL DEFAULT '', is_error INTEGER NOT NULL DEFAULT 0, external INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (turn, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS x_delivery (
   event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
   not_before INTEGER NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',

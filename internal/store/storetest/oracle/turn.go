@@ -291,6 +291,7 @@ func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls ma
 		case old.State == store.StepIntent && s.State != store.StepIntent:
 			// What it has cost is that of a new row alone: not in RELIABILITY.
 			old.State, old.Result, old.Duration, old.RecordedAt = s.State, s.Result, s.Duration, now
+			old.IsError, old.External = s.IsError, s.External
 		default:
 			continue
 		}

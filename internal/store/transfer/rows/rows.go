@@ -150,6 +150,10 @@ var (
 	Origin = ofAgent(inbox(plain("origin", "x_origin", "inbox_id int, thread, session_key, account, provider_id, rev int, command, sent_at int, cause, task", "inbox_id")))
 	// Process is one in the background.
 	Process = ofAgent(inbox(plain("process", "x_process", "id, thread, step_key, token int, state, exit int, tail, seen bool, started_at int, ended_at int, session_key, event", "id")))
+	// Step is one of a turn. Whether its result is external is its last column.
+	Step = plain("step", "x_step", `turn, key, seq int, kind, state, class, name, call_id, arguments, request_sha256 blob, result blob,
+		input int, output int, cached_input int, reasoning int, cache_write int, duration_us int, recorded_at int,
+		asks bool, summary, is_error bool, external bool`, "turn, key")
 	// Session of a conversation; the list of sessions follows from them. One column
 	// has the name of a word that PostgreSQL reserves.
 	Session = &Table{
@@ -173,8 +177,7 @@ var (
 		inbox(plain("outbox", "x_outbox", "thread, head int, acked int, dead int", "thread")),
 		plain("turn", "x_turn", `key, inbox_id int, state, fate, crash_attempts int, error_attempts int, not_before int, waiting_since int,
 			error, leader, reply_context, inbound_id int, reply_id int, error_id int, claimed_at int, finished_at int, attempts`, "key"),
-		plain("step", "x_step", `turn, key, seq int, kind, state, class, name, call_id, arguments, request_sha256 blob, result blob,
-			input int, output int, cached_input int, reasoning int, cache_write int, duration_us int, recorded_at int, asks bool`, "turn, key"),
+		Step,
 		plain("delivery", "x_delivery", `event_id int, key, state, attempts int, crashes int, not_before int, channel, provider_id, boot_id, error,
 			maybe_duplicate bool, created_at int, updated_at int, resolved, parts int, reach int`, "event_id"),
 		plain("memory", "x_memory", "layer, n int, digested int, seen int, base, text, thread, event", "layer"),

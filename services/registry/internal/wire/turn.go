@@ -88,6 +88,7 @@ func ReadSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
 			Seq: int(p.GetSeq()), Kind: keyOf(stepKinds, p.GetKind()), Key: p.GetKey(), RequestSHA256: p.GetRequestSha256(),
 			Class: keyOf(toolClasses, p.GetClass()), State: keyOf(stepStates, p.GetState()), Name: p.GetName(), CallID: p.GetCallId(),
 			Arguments: p.GetArguments(), Result: p.GetResult(), Duration: p.GetDuration().AsDuration(), Asks: p.GetAsks(),
+			Summary: p.GetSummary(), IsError: p.GetIsError(), External: p.GetExternal(),
 			Usage: store.Usage{
 				Input: p.GetUsage().GetInput(), Output: p.GetUsage().GetOutput(),
 				CachedInput: p.GetUsage().GetCachedInput(), Reasoning: p.GetUsage().GetReasoning(),
@@ -126,6 +127,7 @@ func Steps(in []store.Step) []*registryv1.Step {
 			Seq: int32(s.Seq), Kind: stepKinds[s.Kind], Key: s.Key, RequestSha256: s.RequestSHA256, Class: toolClasses[s.Class],
 			State: stepStates[s.State], Name: s.Name, CallId: s.CallID, Arguments: s.Arguments, Result: s.Result,
 			Usage: ToUsage(s.Usage), Duration: durationpb.New(s.Duration), RecordedAt: stampOf(s.RecordedAt), Asks: s.Asks,
+			Summary: s.Summary, IsError: s.IsError, External: s.External,
 		}
 	}
 	return out

@@ -1106,7 +1106,13 @@ type Step struct {
 	// begun.
 	NotBegun bool `protobuf:"varint,15,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
 	// exec_use is what let the command of a tool run; it is not part of the journal.
-	ExecUse       *ExecUse `protobuf:"bytes,16,opt,name=exec_use,json=execUse,proto3" json:"exec_use,omitempty"`
+	ExecUse *ExecUse `protobuf:"bytes,16,opt,name=exec_use,json=execUse,proto3" json:"exec_use,omitempty"`
+	// summary of a tool call for people, in one line.
+	Summary string `protobuf:"bytes,17,opt,name=summary,proto3" json:"summary,omitempty"`
+	// is_error of a tool that is done: its result says why nothing was done.
+	IsError bool `protobuf:"varint,18,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	// external of a tool: its result holds what neither the owner nor this runtime wrote.
+	External      bool `protobuf:"varint,19,opt,name=external,proto3" json:"external,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1251,6 +1257,27 @@ func (x *Step) GetExecUse() *ExecUse {
 		return x.ExecUse
 	}
 	return nil
+}
+
+func (x *Step) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Step) GetIsError() bool {
+	if x != nil {
+		return x.IsError
+	}
+	return false
+}
+
+func (x *Step) GetExternal() bool {
+	if x != nil {
+		return x.External
+	}
+	return false
 }
 
 // LogLine goes to the agent's logs/agent.log.
@@ -5904,7 +5931,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fcached_input\x18\x03 \x01(\x03R\vcachedInput\x12\x1c\n" +
 	"\treasoning\x18\x04 \x01(\x03R\treasoning\x12\x1f\n" +
 	"\vcache_write\x18\x05 \x01(\x03R\n" +
-	"cacheWrite\"\xa5\x05\n" +
+	"cacheWrite\"\x80\x06\n" +
 	"\x04Step\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x05R\x03seq\x12=\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.theclaw.registry.v1.StepKindB\n" +
@@ -5925,7 +5952,10 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"recordedAt\x12\x12\n" +
 	"\x04asks\x18\x0e \x01(\bR\x04asks\x12\x1b\n" +
 	"\tnot_begun\x18\x0f \x01(\bR\bnotBegun\x127\n" +
-	"\bexec_use\x18\x10 \x01(\v2\x1c.theclaw.registry.v1.ExecUseR\aexecUse\"T\n" +
+	"\bexec_use\x18\x10 \x01(\v2\x1c.theclaw.registry.v1.ExecUseR\aexecUse\x12\"\n" +
+	"\asummary\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\asummary\x12\x19\n" +
+	"\bis_error\x18\x12 \x01(\bR\aisError\x12\x1a\n" +
+	"\bexternal\x18\x13 \x01(\bR\bexternal\"T\n" +
 	"\aLogLine\x125\n" +
 	"\x05level\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1aR\x05DEBUGR\x04INFOR\x04WARNR\x05ERRORR\x05level\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x8e\x02\n" +
