@@ -84,8 +84,8 @@ func TestChatScreens(t *testing.T) {
 		{name: "a list", do: say("a list"), see: []string{"1. one\n", "   • two\n", "     • three\n", "2. four:\n", "  ls -l\n", "│ quoted words"}},
 		{name: "wide characters", do: then(keys("-l", "你好 **世界**"), keys("C-j"), say("chinese")), see: []string{"you: 你好 **世界**\nchinese", "a1: 漢字は", "どこでも"}, small: []string{"漢字は空\n白なしで"}},
 		{name: "emoji", do: say("emoji"), see: []string{"a family", "a skin", "a flag, 한국어 텍스트.", "絵文字", "──┼──", "│   1\n", "│  22\n", "漢字 ", "│ 333\n", "tokens in"}},
-		{name: "a folded tool", do: say("use a tool"), see: []string{"▸ thought for ", "▸ bash_exec echo from-the-tool · ok · ", "a1: The tool has said it.", "1 tool"}},
-		{name: "an unfolded tool", do: keys("C-o"), see: []string{"▾ thought for ", "  ┆ a tool is needed here\n", "▾ bash_exec echo from-the-tool · ok · ", "  ┆ $ echo from-the-tool\n  ┆ # to see\n  ┆ ----\n  ┆ from-the-tool\n", "a1: The tool has said it."}},
+		{name: "a folded tool", do: say("use a tool"), see: []string{"▸ thought for ", "▸ exec echo from-the-tool · ok · ", "a1: The tool has said it.", "1 tool"}},
+		{name: "an unfolded tool", do: keys("C-o"), see: []string{"▾ thought for ", "  ┆ a tool is needed here\n", "▾ exec echo from-the-tool · ok · ", "  ┆ $ echo from-the-tool\n  ┆ # to see\n  ┆ ----\n  ┆ from-the-tool\n", "a1: The tool has said it."}},
 		{name: "a long answer", do: then(keys("C-o"), say("the long")), see: []string{"wrapped at a blank.", "The end of it", "tokens in"}},
 		{name: "a long answer, a page up", do: keys("PPage"), see: []string{"wider than eighty columns", "more lines below (PgDn, Ctrl-End)"}},
 		{name: "code, a URL and a wide table", do: then(keys("C-Home"), shows("you: 2*3*4 = *x*", "more lines below"), keys("C-End"), say("all of it")), see: []string{"First", "──┼──", "22\n", "1. one\n   ☑ an item", "│ A quote", "The last line.", "tokens in"}},
@@ -410,7 +410,7 @@ func TestChatPlainInAPipe(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, out, notes.String())
 	}
-	want := "you: hello\na1: heard: hello\nyou: use a tool\na1 runs bash_exec: echo from-the-tool\nbash_exec: ok\nfrom-the-tool\n" +
+	want := "you: hello\na1: heard: hello\nyou: use a tool\na1 runs exec: echo from-the-tool\nexec: ok\nfrom-the-tool\n" +
 		"a1: The tool has said it.\nyou: a list\na1: " + answers["a list"] + "\nyou: /memory\nyou: /abort\n"
 	if string(out) != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)

@@ -19,6 +19,8 @@ var streams = map[run.Kind]runnerpb.RunStream{
 	run.Tool:      runnerpb.RunStream_RUN_STREAM_TOOL,
 
 	run.Compaction: runnerpb.RunStream_RUN_STREAM_COMPACTION,
+	run.Prompt:     runnerpb.RunStream_RUN_STREAM_PROMPT,
+	run.Closed:     runnerpb.RunStream_RUN_STREAM_PROMPT_CLOSED,
 }
 
 // StreamRun sends what happens in a run until its end: from memory while it is
@@ -141,7 +143,13 @@ func (w *watch) end(ctx context.Context, seq uint64, t *registrypb.Turn) error {
 }
 
 func toItem(i run.Item) *runnerpb.StreamRunResponse {
-	return &runnerpb.StreamRunResponse{Seq: i.Seq, Stream: streams[i.Kind], Phase: i.Phase, Text: i.Text, Tool: i.Tool, CallId: i.CallID, WillRetry: i.WillRetry}
+	out := &runnerpb.StreamRunResponse{
+		Seq: i.Seq, Stream: streams[i.Kind], Phase: i.Phase, Text: i.Text, Tool: i.Tool, CallId: i.CallID, WillRetry: i.WillRetry, PromptId: i.PromptID,
+	}
+	if c := i.Call; c != nil {
+		out.Summary, out.Class, out.External, out.Parallel = c.Summary, c.Class, c.External, int32(c.Parallel)
+	}
+	return out
 }
 
 // fateOrStream waits until the run has its fate or is worked on here.

@@ -178,13 +178,13 @@ func TestToolOutput(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if i.GetPhase() == "end" {
+			if i.GetPhase() == "result" {
 				end = i.GetText()
 			}
 		}
 		return false
 	})
-	if got := strings.Join(phases, " "); got != "start update end" || bytes > 1<<20 {
+	if got := strings.Join(phases, " "); got != "start update result" || bytes > 1<<20 {
 		t.Errorf("%s, %d bytes", got, bytes)
 	}
 	if !strings.Contains(end, "one\\ntwo\\n[picture left out, 40") || !strings.Contains(end, `"truncated":true`) || strings.Contains(end, "AAAA") {

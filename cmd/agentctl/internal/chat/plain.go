@@ -258,6 +258,9 @@ func (p *plain) piece(i feed.Item) {
 		p.said = ""
 		if i.Tool == "message_send" {
 			p.say(agent, message.Text(i.Text))
+		} else if name, about, _ := strings.Cut(i.Summary, " "); name != "" {
+			p.tools[i.CallID] = name
+			p.say(agent+" runs "+name, about)
 		} else {
 			p.tools[i.CallID] = i.Tool
 			p.say(agent+" runs "+i.Tool, strings.TrimSpace(transcript.Gist(i.Text)))

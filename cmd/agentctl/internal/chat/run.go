@@ -94,7 +94,7 @@ func (m *console) happen(p feed.Pieces) {
 		case feed.Thought:
 			m.said.Think(i.Text, now)
 		case feed.Began:
-			m.said.Start(i.CallID, i.Tool, i.Text, now)
+			m.said.Start(i.CallID, i.Tool, i.Text, i.Summary, now)
 			if i.Tool == "message_send" {
 				m.said.Reply(message.Text(i.Text))
 			}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,6 +82,13 @@ type happening struct {
 	Text   string `json:"text,omitempty"`
 	Tool   string `json:"tool,omitempty"`
 	CallID string `json:"call_id,omitempty"`
+	// These are there for tools.
+	Summary  string `json:"summary,omitempty"`
+	Class    string `json:"class,omitempty"`
+	External bool   `json:"external,omitempty"`
+	Parallel int32  `json:"parallel,omitempty"`
+	// PromptID is that of a question or an approval.
+	PromptID string `json:"prompt_id,omitempty"`
 	// WillRetry is there at the end of a compaction.
 	WillRetry *bool `json:"will_retry,omitempty"`
 	// These are there at the end of the run.
@@ -147,6 +155,7 @@ func line(r *runner.StreamRunResponse) (json.RawMessage, error) {
 	h := happening{
 		Seq: r.GetSeq(), Stream: command.Word(r.GetStream(), "RUN_STREAM_", "unspecified"), Phase: r.GetPhase(), Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId(),
 		ErrorCode: command.Word(r.GetErrorCode(), "RUN_ERROR_", ""), MergedInto: r.GetMergedInto(),
+		Summary: r.GetSummary(), Class: r.GetClass(), External: r.GetExternal(), Parallel: r.GetParallel(), PromptID: r.GetPromptId(),
 	}
 	switch {
 	case r.GetStream() == runner.RunStream_RUN_STREAM_COMPACTION && r.GetPhase() == "end":
@@ -199,8 +208,8 @@ type narrator struct {
 }
 
 type call struct {
-	name, gist string
-	at         time.Time
+	summary string
+	at      time.Time
 }
 
 // maxThought is how much of a thought is told in a line, in bytes.
@@ -234,6 +243,10 @@ func (n *narrator) tell(r *runner.StreamRunResponse) error {
 		_, err := fmt.Fprintln(n.out, "digest: older messages are summarized before the answer")
 		return err
 	}
+	if r.GetStream() == runner.RunStream_RUN_STREAM_PROMPT && !n.quiet {
+		_, err := fmt.Fprintf(n.out, "%s: %s waits: %s\n", screen.Line(r.GetPhase()), screen.Line(r.GetPromptId()), screen.Line(r.GetText()))
+		return err
+	}
 	if n.quiet || r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {
 		return nil
 	}
@@ -242,17 +255,21 @@ func (n *narrator) tell(r *runner.StreamRunResponse) error {
 	}
 	switch r.GetPhase() {
 	case "start":
-		n.begun[r.GetCallId()] = call{r.GetTool(), transcript.Gist(r.GetText()), time.Now()}
-	case "end":
+		c := call{r.GetTool() + " " + transcript.Gist(r.GetText()), time.Now()}
+		if r.GetSummary() != "" {
+			c.summary = r.GetSummary()
+		}
+		n.begun[r.GetCallId()] = c
+	case "result", "end": // the other one is of an earlier build
 		c, ok := n.begun[r.GetCallId()]
 		if !ok {
-			c = call{name: r.GetTool(), at: time.Now()}
+			c = call{cmp.Or(r.GetSummary(), r.GetTool()), time.Now()}
 		}
 		outcome := "ok"
 		if fail := transcript.ReadResult(r.GetText()).Fail; fail != "" {
 			outcome = fail
 		}
-		_, err := fmt.Fprintf(n.out, "tool: %s: %s in %s\n", screen.Line(c.name+" "+c.gist), outcome, transcript.Span(time.Since(c.at)))
+		_, err := fmt.Fprintf(n.out, "tool: %s: %s in %s\n", screen.Line(c.summary), outcome, transcript.Span(time.Since(c.at)))
 		return err
 	}
 	return nil

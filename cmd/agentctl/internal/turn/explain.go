@@ -21,6 +21,9 @@ type step struct {
 	State      string  `json:"state"`
 	Class      string  `json:"class,omitempty"`
 	CallID     string  `json:"call_id,omitempty"`
+	Summary    string  `json:"summary,omitempty"`
+	IsError    bool    `json:"is_error,omitempty"`
+	External   bool    `json:"external,omitempty"`
 	Arguments  string  `json:"arguments,omitempty"`
 	Result     string  `json:"result,omitempty"`
 	DurationMS int64   `json:"duration_ms"`
@@ -73,7 +76,13 @@ apply_patch did, for 7 days. What commands changed is not recorded.`,
 				}
 			}
 			return e.Print(a, []string{r.GetTurn().GetKey()}, func() error {
-				for _, l := range History(r.GetTurn()) {
+				var people map[string][]string
+				if hasTools(r.GetTurn()) {
+					if people, err = asked(c.Context(), e, r.GetTurn()); err != nil {
+						return err
+					}
+				}
+				for _, l := range History(r.GetTurn(), people) {
 					fmt.Fprintln(e.Out, l.render(e))
 				}
 				if err := explainAgent(c, e, r.GetTurn()); err != nil || !diff {
@@ -121,7 +130,7 @@ func full(t *registry.Turn) account {
 		a.Joined = append(a.Joined, JoinedOf(s)...)
 		row := step{
 			Seq: s.GetSeq(), Kind: command.Word(s.GetKind(), "STEP_KIND_", "unknown"), Key: s.GetKey(), Name: s.GetName(), State: command.Word(s.GetState(), "STEP_STATE_", "unknown"),
-			Class: command.Word(s.GetClass(), "TOOL_CLASS_", ""), CallID: s.GetCallId(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
+			Class: command.Word(s.GetClass(), "TOOL_CLASS_", ""), CallID: s.GetCallId(), Summary: s.GetSummary(), IsError: s.GetIsError(), External: s.GetExternal(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
 			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: command.Stamp(s.GetRecordedAt()),
 		}
 		if s.GetUsage() != nil {

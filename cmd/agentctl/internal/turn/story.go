@@ -56,15 +56,20 @@ func (l Entry) render(e *command.Env) string {
 }
 
 // teller collects a story.
-type teller struct{ lines []Entry }
+type teller struct {
+	lines    []Entry
+	asked    map[string][]string
+	together map[string]string // by the key of a step, with which others it ran
+}
 
 func (l *teller) say(at time.Time, mood Mood, format string, args ...any) {
 	l.lines = append(l.lines, Entry{at, fmt.Sprintf(format, args...), mood})
 }
 
-// History describes a turn in plain words, in chronological order.
-func History(t *registry.Turn) []Entry {
-	var l teller
+// History describes a turn in plain words, in chronological order. asked are lines about what people were asked, by the key
+// of the step.
+func History(t *registry.Turn, asked map[string][]string) []Entry {
+	l := teller{asked: asked, together: together(t.GetSteps())}
 	day := ""
 	if q := when(t.GetQueuedAt()); !q.IsZero() {
 		day = " on " + q.UTC().Format(time.DateOnly) + " (times are UTC)"
@@ -154,20 +159,7 @@ func (l *teller) step(s *registry.Step) {
 		u := s.GetUsage()
 		l.say(at, Plain, "%s: memory digested in %s, %d tokens in, %d out", s.GetKey(), ms, u.GetInput(), u.GetOutput())
 	case registry.StepKind_STEP_KIND_TOOL:
-		name := fmt.Sprintf("%s: tool %s %s", s.GetKey(), s.GetName(), excerpt(s.GetArguments()))
-		switch s.GetState() {
-		case registry.StepState_STEP_STATE_IN_DOUBT:
-			l.say(at, Careful, "%s: in doubt. It may have run; its result was lost in a crash, and it was not run again (window A)", name)
-		case registry.StepState_STEP_STATE_INTENT:
-			l.say(at, Careful, "%s: begun, no result recorded yet", name)
-		default:
-			if len(s.GetResult()) == 0 { // a tool always answers something
-				l.say(at, Plain, "%s: done in %s; 'agentctl prune' removed the result from the journal, a record in the conversation has it", name, ms)
-				return
-			}
-			outcome, mood := toolOutcome(s.GetResult())
-			l.say(at, mood, "%s: %s in %s", name, outcome, ms)
-		}
+		l.tool(s, at, ms)
 	case registry.StepKind_STEP_KIND_STEER:
 		l.say(at, Plain, "%s: %s here, and %s answered with this one", s.GetKey(), joined(s), isOrAre(len(JoinedOf(s))))
 	default:

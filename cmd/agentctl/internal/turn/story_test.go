@@ -21,7 +21,7 @@ func at(ms int) *timestamppb.Timestamp {
 // told is a story as one text, a line each.
 func told(t *registry.Turn) string {
 	var b strings.Builder
-	for _, l := range History(t) {
+	for _, l := range History(t, nil) {
 		b.WriteString(l.Text + "\n")
 	}
 	return b.String()
@@ -225,5 +225,43 @@ func TestStoryOfARoute(t *testing.T) {
 	turn.Account, turn.BindingRevision = "", 0
 	if got := told(turn); strings.Contains(got, "account") || !strings.Contains(got, "session agent:a1:telegram:tg:dm:7, decided with its push\n") {
 		t.Errorf("named by its sender:\n%s", got)
+	}
+}
+
+// S2-50: a call is shown by its summary, with what is known about how it was made.
+func TestHistoryOfCalls(t *testing.T) {
+	call := func(key, summary string, class registry.ToolClass, state registry.StepState, result string) *registry.Step {
+		return &registry.Step{
+			Kind: registry.StepKind_STEP_KIND_TOOL, Key: key, Name: "t", Arguments: "{}", Summary: summary, Class: class, State: state,
+			Result: []byte(result), Duration: durationpb.New(40 * time.Millisecond), RecordedAt: at(900),
+		}
+	}
+	const read, effect = registry.ToolClass_TOOL_CLASS_READ, registry.ToolClass_TOOL_CLASS_EFFECT
+	const done, intent = registry.StepState_STEP_STATE_DONE, registry.StepState_STEP_STATE_INTENT
+	page := call("tool:1:2", "web_fetch https://example.com", read, done, `{"text":"a\n[… 9,000 characters left out; complete output: .output/web-1.txt (read with offset) …]\nz"}`)
+	page.External = true
+	asks := call("tool:2:2", "exec git push", effect, intent, "")
+	asks.Asks = true
+	var b strings.Builder
+	for _, l := range History(&registry.Turn{Key: "u:17:h", State: registry.TurnState_TURN_STATE_CLAIMED, Steps: []*registry.Step{
+		call("tool:1:1", "read notes.md:1-200", read, done, `{"text":"x"}`), page,
+		call("tool:1:3", "exec make", effect, done, `{"exitCode":0,"stdout":"","spill":".output/exec-1.txt"}`),
+		call("tool:2:1", "read a", read, intent, ""), asks,
+		call("tool:2:3", "exec rm x", effect, intent, ""),
+	}}, map[string][]string{"tool:2:2": {"approval ap-1: pending"}}) {
+		b.WriteString(l.Text + "\n")
+	}
+	for _, want := range []string{
+		"tool:1:1: read notes.md:1-200 (read): answered {\"text\":\"x\"} in 40ms\nit ran together with tool:1:2\n",
+		"it ran together with tool:1:1\nits complete output is in .output/web-1.txt of the working directory\nits result is text from outside\n",
+		"tool:1:3: exec make (effect): ok in 40ms\nits complete output is in .output/exec-1.txt",
+		"tool:2:1: read a (read): begun, no result recorded yet. If the runner dies now, it is run again",
+		"tool:2:2: exec git push (effect): begun, no result recorded yet. If the runner dies before there is an answer, the same question waits",
+		"not run again\napproval ap-1: pending\n",
+		"tool:2:3: exec rm x (effect): begun, no result recorded yet. If the runner dies now, it is in doubt and is not run again (window A)",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("got\n%s\nwant %q in it", b.String(), want)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 // would have seen, under the numbers they had.
 //
 //	model:1        restart, reasoning, text ...   where its span says
-//	tool:1:1       start, end                     counted from the end of model:1
+//	tool:1:1       start, result                   counted from the end of model:1
 //	compaction     start, end                     right before the next answer
 //	model:2        ...
 //
@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/silence"
 	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // Sequence is the items of a run, as its journal has them.
@@ -39,14 +40,21 @@ func (t Sequence) Last() uint64 { return t.Items[len(t.Items)-1].Seq }
 // Of makes the items of the steps of a turn, in their order.
 func Of(steps []*registrypb.Step) Sequence {
 	t := Sequence{Items: []run.Item{{Seq: 1, Kind: run.Lifecycle, Phase: run.Start}}, Exact: true}
-	for _, s := range steps {
+	for len(steps) > 0 {
+		s := steps[0]
+		steps = steps[1:]
 		switch s.GetKind() {
 		case registrypb.StepKind_STEP_KIND_MODEL:
 			t.answer(s)
 		case registrypb.StepKind_STEP_KIND_COMPACTION:
 			t.digests++
 		case registrypb.StepKind_STEP_KIND_TOOL:
-			t.tool(s)
+			n := 0 // the tools of an answer follow each other
+			for n < len(steps) && steps[n].GetKind() == registrypb.StepKind_STEP_KIND_TOOL {
+				n++
+			}
+			t.tools(append([]*registrypb.Step{s}, steps[:n]...))
+			steps = steps[n:]
 		default:
 		}
 	}
@@ -95,23 +103,48 @@ func (t *Sequence) answer(s *registrypb.Step) {
 	t.Tools = span.To
 }
 
+// tools adds the items of the tools of one answer.
+func (t *Sequence) tools(steps []*registrypb.Step) {
+	for n, group := range toolset.Groups(steps) {
+		t.tool(toolset.Shown{Step: steps[n], Parallel: group})
+	}
+}
+
 // tool adds the items of a tool step that has ended.
-func (t *Sequence) tool(s *registrypb.Step) {
-	if s.GetState() == registrypb.StepState_STEP_STATE_INTENT {
+func (t *Sequence) tool(s toolset.Shown) {
+	if s.Step.GetState() == registrypb.StepState_STEP_STATE_INTENT {
 		return
 	}
-	var round, n int
-	if _, err := fmt.Sscanf(s.GetKey(), "tool:%d:%d", &round, &n); err != nil {
-		t.Exact, n = false, 1
+	var round int
+	s.N = 1
+	if _, err := fmt.Sscanf(s.Step.GetKey(), "tool:%d:%d", &round, &s.N); err != nil {
+		t.Exact, s.N = false, 1
 		t.Tools = t.Last()
 	}
-	i := run.Item{
-		Seq: run.ToolSeq(t.Tools, n-1) + 1, Kind: run.Tool, Phase: run.Start,
-		Tool: s.GetName(), CallID: s.GetCallId(), Text: s.GetArguments(), N: n,
+	i := ToolStart(s)
+	i.Seq = run.ToolSeq(t.Tools, s.N-1) + 1
+	end := ToolEnd(s)
+	end.Seq = run.ToolSeq(t.Tools, s.N)
+	t.Items = append(t.Items, i, end)
+}
+
+var classes = map[registrypb.ToolClass]string{
+	registrypb.ToolClass_TOOL_CLASS_READ: "read", registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT: "idempotent", registrypb.ToolClass_TOOL_CLASS_EFFECT: "effect",
+}
+
+// ToolStart is the item of a call that begins, without its number.
+func ToolStart(s toolset.Shown) run.Item {
+	return run.Item{
+		Kind: run.Tool, Phase: run.Start, Tool: s.Step.GetName(), CallID: s.Step.GetCallId(), Text: s.Step.GetArguments(), N: s.N,
+		Call: &run.Call{Summary: s.Step.GetSummary(), Class: classes[s.Step.GetClass()], Parallel: s.Parallel},
 	}
-	t.Items = append(t.Items, i)
-	i.Seq, i.Phase, i.Text = run.ToolSeq(t.Tools, n), run.End, string(s.GetResult())
-	t.Items = append(t.Items, i)
+}
+
+// ToolEnd is the item of a call with a result, without its number.
+func ToolEnd(s toolset.Shown) run.Item {
+	i := ToolStart(s)
+	i.Phase, i.Text, i.Call.External = run.Done, string(s.Step.GetResult()), s.Step.GetExternal()
+	return i
 }
 
 // After are the items that a reader has not got. Where the numbers are not exact

@@ -10,8 +10,10 @@ const (
 	Lifecycle  Kind = iota + 1 // phases start, restart, end, error
 	Assistant                  // a piece of the reply
 	Reasoning                  // a piece of the model's thoughts
-	Tool                       // phases start, update, end
+	Tool                       // phases start, update, result
 	Compaction                 // phases start, end
+	Prompt                     // a tool waits for a person; phases question, approval
+	Closed                     // it waits no more; the same phases
 )
 
 // Phases.
@@ -21,6 +23,7 @@ const (
 	Restart = "restart"
 	Delta   = "delta"
 	Update  = "update"
+	Done    = "result"
 	End     = "end"
 	Error   = "error"
 )
@@ -47,6 +50,10 @@ type Item struct {
 	// N is the position of a tool among those of its answer, from 1; 0 is a
 	// program's own tool.
 	N int
+	// Call is what is known of a tool's call, at its start and its result.
+	Call *Call
+	// PromptID names the question or the approval of a prompt.
+	PromptID string
 	// Since is for a restart: only readers that have more than this hold something
 	// that is void, and get this item.
 	Since uint64
@@ -55,13 +62,23 @@ type Item struct {
 	WillRetry bool
 }
 
+// Call is what people are shown of a call of a tool.
+type Call struct {
+	Summary, Class string
+	External       bool // its result holds what neither the owner nor the runner wrote
+	// Parallel is the place in its answer of the first call of the group in which it runs, from 1; 0: it runs alone.
+	Parallel int
+}
+
 // Last reports whether the item ends its run.
 func (i Item) Last() bool { return i.Kind == Lifecycle && (i.Phase == End || i.Phase == Error) }
 
 // itemSize is what an Item takes without its texts, in bytes.
-const itemSize = 104
+const itemSize = 128
 
-func (i Item) size() int { return len(i.Text) + len(i.Tool) + len(i.CallID) + itemSize }
+func (i Item) size() int {
+	return len(i.Text) + len(i.Tool) + len(i.CallID) + len(i.PromptID) + itemSize
+}
 
 // After is what is left of an item for a reader that has everything up to a
 // number; false when that is nothing.

@@ -142,7 +142,7 @@ func (s *Stream) Publish(i Item) {
 		}
 	}
 	s.pos = i.Seq
-	if i.Phase == Start && i.Kind == Lifecycle || i.Phase == End && !i.Last() {
+	if i.Phase == Start && i.Kind == Lifecycle || i.Phase == Done || i.Phase == End && !i.Last() {
 		s.settled = s.pos
 	}
 	s.add(i)

@@ -50,6 +50,6 @@ func ProgramTool(seq int32, n, j int, c model.ToolCall) *registrypb.Step {
 	return &registrypb.Step{
 		Seq: seq, Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: UseKey(n, j), RequestSha256: sum[:],
 		Class: registrypb.ToolClass_TOOL_CLASS_EFFECT, State: registrypb.StepState_STEP_STATE_INTENT,
-		Name: Clip(c.Name, 256), CallId: c.ID, Arguments: string(args),
+		Name: Clip(c.Name, 256), CallId: c.ID, Arguments: string(args), Summary: toolset.Line(c.Name + " " + Clip(string(args), 4*toolset.MaxSummary)),
 	}
 }

@@ -42,15 +42,50 @@ type Journal interface {
 	WriteLater(row *registrypb.Step)
 }
 
-// Watcher is notified of calls; n is the place of a call in its answer, from 1. It sees them
-// as the journal holds them: each ends before the next one starts. Calls that run together
-// are no exception, so that a reader who goes on in the journal has missed nothing: the first
-// one starts when they do, and the others when the results of all are journaled.
+// Watcher is notified of calls. It sees them as the journal holds them: each ends before the
+// next one starts. Calls that run together are no exception, so that a reader who goes on in
+// the journal has missed nothing: the first one starts when they do, and the others when the
+// results of all are journaled.
 type Watcher interface {
-	ToolStart(n int, c model.ToolCall)
+	ToolStart(s Shown)
 	// Progress is what a call may print to, from any goroutine.
-	Progress(n int, c model.ToolCall) func(text string)
-	ToolEnd(n int, c model.ToolCall, result []byte)
+	Progress(s Shown) func(text string)
+	// Prompt reports that a call begins to wait for a person, from any goroutine, and the function
+	// that it returns that the wait has ended.
+	Prompt(s Shown, p Prompt) (closed func())
+	ToolEnd(s Shown)
+}
+
+// Shown is a call as a [Watcher] sees it.
+type Shown struct {
+	N    int              // its place in its answer, from 1
+	Step *registrypb.Step // as the journal has it
+	// Parallel is the place of the first call of the group in which it runs; 0: it runs alone ([Groups]).
+	Parallel int
+}
+
+// Groups returns for each of the steps of one answer, which are in the order of its calls, the place from 1 of the first
+// call of the group in which it runs; 0: it runs alone. It depends on nothing but the steps.
+func Groups(steps []*registrypb.Step) []int {
+	out := make([]int, len(steps))
+	for from := 0; from < len(steps); {
+		to := from + together(len(steps)-from, func(n int) *registrypb.Step { return steps[from+n] })
+		for n := from; n < to && to > from+1; n++ {
+			out[n] = from + 1
+		}
+		from = to
+	}
+	return out
+}
+
+// together is how many steps, from the first of n on, run at the same time.
+func together(n int, step func(int) *registrypb.Step) int {
+	for i := range n {
+		if step(i).GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
+			return max(i, 1)
+		}
+	}
+	return n
 }
 
 // Meter counts.
@@ -88,6 +123,7 @@ func (c *Calls) intent(key string, n int, made model.ToolCall) *registrypb.Step 
 		Seq: c.Journal.NextSeq(), Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: key, RequestSha256: sum[:],
 		Class: classes[c.Set.Class(call)], State: registrypb.StepState_STEP_STATE_INTENT,
 		Name: made.Name, CallId: made.ID, Arguments: string(made.Arguments), Asks: c.Set.asks(call),
+		Summary: c.Set.summary(call),
 	}
 }
 
@@ -111,6 +147,8 @@ type use struct {
 	made model.ToolCall
 	call Call
 	row  *registrypb.Step // as the journal has it
+	// group is the place of the first call of those that run together; 0: it runs alone.
+	group int
 	// done is the row with the result, and says are the messages to the peer that are committed with it; nil until
 	// the call was made.
 	done     *registrypb.Step
@@ -121,6 +159,8 @@ type use struct {
 }
 
 func (u *use) reads() bool { return u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_READ }
+
+func (u *use) watched() Shown { return Shown{N: u.n, Step: u.row, Parallel: u.group} }
 
 // size is how much of a message to the journal the result takes, in bytes.
 func (u *use) size() int {
@@ -142,9 +182,11 @@ func (c *Calls) Use(ctx context.Context, key func(n int) string, calls []model.T
 		return nil, err
 	}
 	for rest := uses; len(rest) > 0; {
-		n := 1
-		for rest[0].reads() && n < len(rest) && rest[n].reads() {
-			n++
+		n := together(len(rest), func(n int) *registrypb.Step { return rest[n].row })
+		for _, u := range rest[:n] {
+			if n > 1 {
+				u.group = rest[0].n
+			}
 		}
 		if err := c.group(ctx, rest[:n], begun); err != nil {
 			return nil, err
@@ -170,6 +212,7 @@ func (c *Calls) uses(ctx context.Context, key func(n int) string, calls []model.
 			missing = append(missing, u.row)
 		}
 		u.call.Asks = u.row.GetAsks()
+		u.call.Prompt = func(p Prompt) func(string) { return c.prompt(u, p) }
 		uses[i] = u
 	}
 	if missing == nil {
@@ -193,7 +236,7 @@ func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
 	}
 	first := open[0]
 	first.begun = first.row.GetKey() == begun && !first.row.GetNotBegun()
-	c.Watcher.ToolStart(first.n, first.made)
+	c.Watcher.ToolStart(first.watched())
 	first.shown = true
 	var err error
 	if first.begun && first.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
@@ -201,7 +244,7 @@ func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
 		first.done.State, first.done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, Problem(Unknown)
 		c.Logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", first.made.Name, begun)
 	} else {
-		first.call.Progress = c.Watcher.Progress(first.n, first.made)
+		first.call.Progress = c.Watcher.Progress(first.watched())
 		err = c.make(ctx, open)
 	}
 	switch {
@@ -233,7 +276,7 @@ func (c *Calls) make(ctx context.Context, open []*use) (err error) {
 		}
 		c.run(ctx, open[0])
 	} else {
-		err = c.together(ctx, open)
+		err = c.atOnce(ctx, open)
 	}
 	for _, u := range open {
 		if u.done != nil {
@@ -245,8 +288,8 @@ func (c *Calls) make(ctx context.Context, open []*use) (err error) {
 	return err
 }
 
-// together runs calls at the same time. A panic in one of them is a panic here.
-func (c *Calls) together(ctx context.Context, open []*use) (err error) {
+// atOnce runs calls at the same time. A panic in one of them is a panic here.
+func (c *Calls) atOnce(ctx context.Context, open []*use) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
@@ -307,6 +350,7 @@ func (c *Calls) run(ctx context.Context, u *use) {
 		done.State = registrypb.StepState_STEP_STATE_IN_DOUBT
 		c.Logf("WARN", "tool: %s (%s) is in doubt: %s", u.made.Name, u.row.GetKey(), result.Text)
 	}
+	done.IsError, done.External = result.IsError, c.Set.external(u.call)
 	done.Duration, done.ExecUse = durationpb.New(time.Since(start)), result.ExecUse
 	u.done = done
 }
@@ -345,10 +389,11 @@ func (c *Calls) commit(ctx context.Context, made []*use) error {
 			return err
 		}
 		for _, u := range made[:len(rows)] {
-			if u.row = u.done; !u.shown {
-				c.Watcher.ToolStart(u.n, u.made)
+			if !u.shown {
+				c.Watcher.ToolStart(u.watched())
 			}
-			c.Watcher.ToolEnd(u.n, u.made, u.row.GetResult())
+			u.row = u.done
+			c.Watcher.ToolEnd(u.watched())
 			c.finished(u)
 		}
 		made = made[len(rows):]

@@ -398,16 +398,19 @@ func (w *watcher) add(what string) {
 	w.seen = append(w.seen, what)
 }
 
-func (w *watcher) ToolStart(n int, c model.ToolCall) { w.add(fmt.Sprint("start ", n, c.ID)) }
-func (w *watcher) Progress(n int, c model.ToolCall) func(string) {
-	return func(text string) { w.add(fmt.Sprint(text, " ", n, c.ID)) }
+func (w *watcher) ToolStart(s toolset.Shown) {
+	w.add(fmt.Sprint("start ", s.N, s.Step.GetCallId(), " in ", s.Parallel))
 }
 
-func (w *watcher) ToolEnd(n int, c model.ToolCall, result []byte) {
-	if string(w.Tool(key(n)).GetResult()) != string(result) {
+func (w *watcher) Progress(s toolset.Shown) func(string) {
+	return func(text string) { w.add(fmt.Sprint(text, " ", s.N, s.Step.GetCallId())) }
+}
+
+func (w *watcher) ToolEnd(s toolset.Shown) {
+	if string(w.Tool(key(s.N)).GetResult()) != string(s.Step.GetResult()) {
 		w.add("too early:")
 	}
-	w.add(fmt.Sprint("end ", n, c.ID))
+	w.add(fmt.Sprint("end ", s.N, s.Step.GetCallId()))
 }
 
 // S1-24, S1-50: a watcher sees pairs of start and end in the order of the calls, also where
@@ -426,7 +429,7 @@ func TestWatcherSeesPairs(t *testing.T) {
 	if _, err := calls.Use(t.Context(), key, made, ""); err != nil {
 		t.Fatal(err)
 	}
-	want := "start 1c1, prints 1c1, end 1c1, start 2c2, end 2c2, start 3c3, end 3c3, start 4c4, prints 4c4, end 4c4, start 5c5, prints 5c5, end 5c5"
+	want := "start 1c1 in 1, prints 1c1, end 1c1, start 2c2 in 1, end 2c2, start 3c3 in 1, end 3c3, start 4c4 in 0, prints 4c4, end 4c4, start 5c5 in 0, prints 5c5, end 5c5"
 	if got := strings.Join(w.seen, ", "); got != want {
 		t.Errorf("seen\n%s, want\n%s", got, want)
 	}

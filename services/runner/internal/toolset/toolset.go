@@ -94,7 +94,13 @@ type Spec struct {
 	Needs  Needs
 	// Server is the MCP server that offers the tool; empty: the runner itself does.
 	Server string
+	// External: results hold what neither the owner nor this runtime wrote. Those of a Server always do.
+	External bool
+	// Summary are the arguments of a call in a few words for people, behind the name of the tool; nil: as they are.
+	Summary func(args json.RawMessage) string
 }
+
+func (s Spec) external() bool { return s.External || s.Server != "" }
 
 // less is the order of tools: those of the runner come first, so that a server that comes or goes changes
 // the end of the prompt's list only.
@@ -137,6 +143,17 @@ type Call struct {
 	// Progress is given what the call prints while it runs, from any goroutine; nil: it is
 	// not read.
 	Progress func(text string)
+	// Prompt is [Call.Prompted]; nil: it is not reported.
+	Prompt func(p Prompt) (closed func(end string))
+}
+
+// Prompted reports that the call begins to wait for a person, from any goroutine. The function that it returns is called
+// when the wait has ended, with a word of a few that says how, for metrics.
+func (c Call) Prompted(p Prompt) (closed func(end string)) {
+	if c.Prompt == nil {
+		return func(string) {}
+	}
+	return c.Prompt(p)
 }
 
 // Result is the result of a call.
@@ -383,6 +400,13 @@ func (s Set) Class(c Call) Class {
 		return Read
 	}
 	return tool.Class(c)
+}
+
+// external reports whether the result of a call that is made is external.
+func (s Set) external(c Call) bool {
+	n, ok := s.all.index(c.Name)
+	_, refusal := s.decide(c)
+	return ok && refusal == "" && s.specs[n].external()
 }
 
 // asks reports whether a person is asked before a call begins.

@@ -39,3 +39,30 @@ func (p Place) Wait(ctx context.Context, f func(ctx context.Context) error) erro
 	}
 	return p.Waits.Wait(ctx, f)
 }
+
+// What a call waits for.
+const (
+	PromptQuestion = "question"
+	PromptApproval = "approval"
+)
+
+// The ends of a wait, for metrics. Interrupted is that of a call that ended first, and that may go on to wait elsewhere.
+const (
+	WaitAnswered    = "answered"
+	WaitRefused     = "refused"
+	WaitExpired     = "expired"
+	WaitInterrupted = "interrupted"
+)
+
+// Prompt is what a person is asked, while a call waits for the answer.
+type Prompt struct {
+	Kind string // PromptQuestion or PromptApproval
+	ID   string // of the question or the approval
+	Text string
+}
+
+// prompt reports a wait of a call to the watcher.
+func (c *Calls) prompt(u *use, p Prompt) func(end string) {
+	closed := c.Watcher.Prompt(u.watched(), p)
+	return func(string) { closed() }
+}

@@ -159,9 +159,9 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 		return err
 	}
 	if u.Result == nil {
-		t.out.ToolStart(0, u.Call)
+		t.out.ToolStart(toolset.Shown{Step: row})
 	} else {
-		t.out.ToolEnd(0, u.Call, row.GetResult())
+		t.out.ToolEnd(toolset.Shown{Step: row})
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package turn
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -10,10 +11,14 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/silence"
 	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // maxPartial is how much of an unfinished answer is kept, in bytes.
 const maxPartial = 2048
+
+// maxPrompt is how much of what a person is asked is published, in bytes.
+const maxPrompt = 4096
 
 // Stream takes what a turn publishes while it works; [run.Stream] does. It never blocks.
 type Stream interface {
@@ -32,6 +37,7 @@ type publisher struct {
 	to      Stream
 	quiet   silence.Filter
 	partial strings.Builder
+	prompts atomic.Int32
 }
 
 // Begin reports that the turn is claimed, after the items of its journal.
@@ -79,19 +85,32 @@ func (p *publisher) EndAnswer() *run.Span {
 	return &s
 }
 
-// ToolStart reports that a tool begins; n is its place in its answer.
-func (p *publisher) ToolStart(n int, c model.ToolCall) {
-	p.to.Publish(toolItem(n, c, run.Start, string(c.Arguments)))
-}
+// ToolStart reports that a tool begins.
+func (p *publisher) ToolStart(s toolset.Shown) { p.to.Publish(replay.ToolStart(s)) }
 
 // ToolEnd publishes its result, which the journal has.
-func (p *publisher) ToolEnd(n int, c model.ToolCall, result []byte) {
-	p.to.Publish(toolItem(n, c, run.End, string(result)))
+func (p *publisher) ToolEnd(s toolset.Shown) { p.to.Publish(replay.ToolEnd(s)) }
+
+// maxPrompts bounds the prompts of one turn that are published: their numbers are among those of its tools.
+const maxPrompts = 1000
+
+// Prompt publishes that a tool waits for a person, and that it waits no more. It may be called from any goroutine.
+func (p *publisher) Prompt(s toolset.Shown, asked toolset.Prompt) func() {
+	if p.prompts.Add(1) > maxPrompts {
+		return func() {}
+	}
+	i := toolItem(s, asked.Kind, step.Clip(asked.Text, maxPrompt))
+	i.Kind, i.PromptID = run.Prompt, asked.ID
+	p.to.Publish(i)
+	return func() {
+		i.Kind, i.Text = run.Closed, ""
+		p.to.Publish(i)
+	}
 }
 
 // Progress passes on what a tool prints, up to a bound. It may be called from any
 // goroutine.
-func (p *publisher) Progress(n int, c model.ToolCall) func(string) {
+func (p *publisher) Progress(s toolset.Shown) func(string) {
 	var mu sync.Mutex
 	left := run.MaxUpdates
 	return func(text string) {
@@ -102,7 +121,7 @@ func (p *publisher) Progress(n int, c model.ToolCall) func(string) {
 		}
 		text = step.Clip(text, left)
 		if left -= len(text); text != "" {
-			p.to.Publish(toolItem(n, c, run.Update, text))
+			p.to.Publish(toolItem(s, run.Update, text))
 		}
 	}
 }
@@ -116,6 +135,6 @@ func (p *publisher) End(why string) {
 	p.to.Publish(i)
 }
 
-func toolItem(n int, c model.ToolCall, phase, text string) run.Item {
-	return run.Item{Kind: run.Tool, Phase: phase, Tool: c.Name, CallID: c.ID, Text: text, N: n}
+func toolItem(s toolset.Shown, phase, text string) run.Item {
+	return run.Item{Kind: run.Tool, Phase: phase, Tool: s.Step.GetName(), CallID: s.Step.GetCallId(), Text: text, N: s.N}
 }

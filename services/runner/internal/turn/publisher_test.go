@@ -25,7 +25,7 @@ func shown(b string, items []run.Item) string {
 		switch {
 		case i.Phase == run.Restart:
 			b = b[:strings.LastIndexByte(b, '|')+1]
-		case i.Kind == run.Tool && i.Phase == run.End:
+		case i.Kind == run.Tool && i.Phase == run.Done:
 			b += "{" + i.CallID + "}|"
 		case i.Phase == run.Start && i.Kind == run.Lifecycle:
 			b += "|"
@@ -124,11 +124,12 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				if chance.IntN(4) == 0 {
 					process()
 				}
-				v.ToolStart(n, c)
-				v.Progress(n, c)("printed")
+				v.ToolStart(toolset.Shown{N: n, Step: row})
+				v.Progress(toolset.Shown{N: n, Step: row})("printed")
+				v.Prompt(toolset.Shown{N: n, Step: row}, toolset.Prompt{Kind: toolset.PromptQuestion, ID: "q", Text: "which?"})()
 				look()
 				journal[len(journal)-1] = step.WithResult(row, pb.StepState_STEP_STATE_DONE, []byte("{}"))
-				v.ToolEnd(n, c, []byte("{}"))
+				v.ToolEnd(toolset.Shown{N: n, Step: journal[len(journal)-1]})
 				want += "{" + c.ID + "}|"
 				look()
 			}
@@ -158,12 +159,12 @@ func TestUpdatesAreLive(t *testing.T) {
 	_, result, _ := step.NewAnswer(resp, v.EndAnswer())
 	row := intent(2, step.ToolKey(1, 1), c)
 	v.to.Settle()
-	v.ToolStart(1, c)
-	print := v.Progress(1, c)
+	v.ToolStart(toolset.Shown{N: 1, Step: row})
+	print := v.Progress(toolset.Shown{N: 1, Step: row})
 	print("one")
 	print("two")
 	row = step.WithResult(row, pb.StepState_STEP_STATE_DONE, []byte(`{"stdout":"onetwo"}`))
-	v.ToolEnd(1, c, row.GetResult())
+	v.ToolEnd(toolset.Shown{N: 1, Step: row})
 	live, err := s.Next(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)

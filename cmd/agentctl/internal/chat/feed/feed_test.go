@@ -63,7 +63,8 @@ func TestItems(t *testing.T) {
 		{runner.RunStream_RUN_STREAM_REASONING, "delta", 0, Thought},
 		{runner.RunStream_RUN_STREAM_TOOL, "start", 0, Began},
 		{runner.RunStream_RUN_STREAM_TOOL, "update", 0, Output},
-		{runner.RunStream_RUN_STREAM_TOOL, "end", 0, Ended},
+		{runner.RunStream_RUN_STREAM_TOOL, "result", 0, Ended},
+		{runner.RunStream_RUN_STREAM_TOOL, "end", 0, Ended}, // of an earlier build
 		{runner.RunStream_RUN_STREAM_LIFECYCLE, "start", 0, 0},
 		{runner.RunStream_RUN_STREAM_LIFECYCLE, "start", 9, Again},
 		{runner.RunStream_RUN_STREAM_LIFECYCLE, "restart", 0, Again},

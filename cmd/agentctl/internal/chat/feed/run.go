@@ -24,6 +24,7 @@ type (
 	Item struct {
 		What               What
 		Text, Tool, CallID string
+		Summary            string // of a tool that begins; empty: its runner is of an earlier build
 	}
 	// What happened.
 	What int
@@ -115,14 +116,14 @@ func (s *Source) stream(ctx context.Context, id int64, run string, after *uint64
 
 // item reads one item; ok is false for what is not shown.
 func item(r *runner.StreamRunResponse, after uint64) (Item, bool) {
-	i := Item{Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId()}
+	i := Item{Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId(), Summary: r.GetSummary()}
 	switch r.GetStream() {
 	case runner.RunStream_RUN_STREAM_ASSISTANT:
 		i.What = Spoke
 	case runner.RunStream_RUN_STREAM_REASONING:
 		i.What = Thought
 	case runner.RunStream_RUN_STREAM_TOOL:
-		i.What = map[string]What{"start": Began, "update": Output, "end": Ended}[r.GetPhase()]
+		i.What = map[string]What{"start": Began, "update": Output, "result": Ended, "end": Ended}[r.GetPhase()]
 	case runner.RunStream_RUN_STREAM_LIFECYCLE:
 		// Another generation works from the journal: what was not recorded comes
 		// once more.

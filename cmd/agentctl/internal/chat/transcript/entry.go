@@ -47,6 +47,7 @@ type entry struct {
 // Call is a tool call.
 type Call struct {
 	ID, Name, Arguments string
+	Summary             string // in one line; empty: there is none
 	Output              string // while it runs
 	Result              Result
 	From                time.Time
@@ -150,11 +151,14 @@ func (e *entry) tool(width int, now time.Time, l look) []string {
 	case c.Result.Fail != "":
 		state = l.bad.Render(l.line(c.Result.Fail))
 	}
-	head := mark + l.line(c.Name)
+	head, about := mark+l.line(c.Name)+" ", Gist(c.Arguments)
+	if c.Summary != "" {
+		head, about = mark, c.Summary
+	}
 	tail := " · " + state + " · " + Span(took)
-	what := l.line(strings.TrimSpace(Gist(c.Arguments)))
-	what = ansi.Truncate(what, max(width-lipgloss.Width(head)-lipgloss.Width(tail)-1, 0), "…")
-	title := l.faint.Render(head+" ") + what + l.faint.Render(" · ") + state + l.faint.Render(" · "+Span(took))
+	what := l.line(strings.TrimSpace(about))
+	what = ansi.Truncate(what, max(width-lipgloss.Width(head)-lipgloss.Width(tail), 0), "…")
+	title := l.faint.Render(head) + what + l.faint.Render(" · ") + state + l.faint.Render(" · "+Span(took))
 	if !e.open {
 		return []string{title}
 	}

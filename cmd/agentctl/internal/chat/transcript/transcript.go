@@ -223,13 +223,13 @@ func (t *Transcript) call(id string) *entry {
 	return nil
 }
 
-// Start adds a tool that begins.
-func (t *Transcript) Start(id, name, arguments string, now time.Time) {
+// Start adds a tool that begins. The summary of its call may be empty.
+func (t *Transcript) Start(id, name, arguments, summary string, now time.Time) {
 	if e := t.call(id); e != nil { // said twice
 		return
 	}
 	t.whole(now)
-	t.add(&entry{kind: tool, live: true, open: t.all, call: Call{ID: id, Name: name, Arguments: arguments, From: now}})
+	t.add(&entry{kind: tool, live: true, open: t.all, call: Call{ID: id, Name: name, Arguments: arguments, Summary: summary, From: now}})
 }
 
 // Update adds output of a tool that runs.

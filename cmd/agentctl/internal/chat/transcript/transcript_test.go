@@ -29,7 +29,7 @@ func TestRun(t *testing.T) {
 	if got := shown(s, after(1500*time.Millisecond)); got != "you: do it\n▸ thinking for 1.5s" {
 		t.Errorf("thinking: %q", got)
 	}
-	s.Start("c1", "bash_exec", `{"command":"ls -l\npwd","comment":"look"}`, after(2*time.Second))
+	s.Start("c1", "bash_exec", `{"command":"ls -l\npwd","comment":"look"}`, "", after(2*time.Second))
 	s.Update("c1", "total 0\n")
 	if got := shown(s, after(5*time.Second)); got != "you: do it\n▸ thought for 2.0s\n▸ bash_exec ls -l⏎pwd · running · 3.0s" {
 		t.Errorf("running: %q", got)
@@ -63,7 +63,7 @@ func TestAgain(t *testing.T) {
 	s := transcript.New("a1", false)
 	s.You("hi")
 	s.Say("first\n", t0)
-	s.Start("c1", "x", "{}", t0)
+	s.Start("c1", "x", "{}", "", t0)
 	s.End("c1", "fine", t0)
 	s.Say("half a wo", t0)
 	s.Again()
@@ -76,7 +76,7 @@ func TestAgain(t *testing.T) {
 	if got := shown(s, t0); !strings.HasSuffix(got, "!\na1: said without a stream") {
 		t.Errorf("%q", got)
 	}
-	s.Start("c2", "x", "{}", t0)
+	s.Start("c2", "x", "{}", "", t0)
 	s.Stop(after(time.Second))
 	if got := shown(s, after(time.Minute)); !strings.HasSuffix(got, "▸ x {} · ended · 1.0s") {
 		t.Errorf("%q", got)
@@ -115,7 +115,7 @@ func TestSaidAgain(t *testing.T) {
 	s := transcript.New("a1", false)
 	s.Say("one", t0)
 	s.Again()
-	s.Start("c", "x", "{}", t0)
+	s.Start("c", "x", "{}", "", t0)
 	if got := shown(s, t0); strings.Contains(got, "one") {
 		t.Errorf("not said again: %q", got)
 	}
@@ -142,7 +142,7 @@ func TestTerminal(t *testing.T) {
 	s := transcript.New("a1", true)
 	s.You("`x` 👩\u200d👧")
 	s.Say("`x` 👩\u200d👧\n\n| 👩\u200d👧 | 1 |\n|---|---|\n| 2 | 3 |", t0)
-	s.Start("c", "x", "👩\u200d👧", t0)
+	s.Start("c", "x", "👩\u200d👧", "", t0)
 	s.Problem("bad")
 	dark := strings.Join(s.View(60, 20, t0), "\n")
 	for _, want := range []string{"\x1b[1;36myou:", "\x1b[1;32ma1:", "\x1b[36mx", "\x1b[31m!"} {
@@ -179,7 +179,7 @@ func TestHarmless(t *testing.T) {
 	s.Note(bad)
 	s.Problem(bad)
 	s.Think(bad, t0)
-	s.Start("c", bad, bad, t0)
+	s.Start("c", bad, bad, "", t0)
 	s.Update("c", bad)
 	s.FoldAll()
 	s.View(60, 20, t0)

@@ -232,10 +232,14 @@ const (
 	RunStream_RUN_STREAM_ASSISTANT RunStream = 2
 	// RUN_STREAM_REASONING is a piece of the model's reasoning.
 	RunStream_RUN_STREAM_REASONING RunStream = 3
-	// RUN_STREAM_TOOL is a tool's start, update or end.
+	// RUN_STREAM_TOOL is a tool's start, update or result.
 	RunStream_RUN_STREAM_TOOL RunStream = 4
 	// RUN_STREAM_COMPACTION is a compaction's start or end.
 	RunStream_RUN_STREAM_COMPACTION RunStream = 5
+	// RUN_STREAM_PROMPT is a question or an approval that a tool waits for.
+	RunStream_RUN_STREAM_PROMPT RunStream = 6
+	// RUN_STREAM_PROMPT_CLOSED is one that it waits for no more.
+	RunStream_RUN_STREAM_PROMPT_CLOSED RunStream = 7
 )
 
 // Enum value maps for RunStream.
@@ -247,14 +251,18 @@ var (
 		3: "RUN_STREAM_REASONING",
 		4: "RUN_STREAM_TOOL",
 		5: "RUN_STREAM_COMPACTION",
+		6: "RUN_STREAM_PROMPT",
+		7: "RUN_STREAM_PROMPT_CLOSED",
 	}
 	RunStream_value = map[string]int32{
-		"RUN_STREAM_UNSPECIFIED": 0,
-		"RUN_STREAM_LIFECYCLE":   1,
-		"RUN_STREAM_ASSISTANT":   2,
-		"RUN_STREAM_REASONING":   3,
-		"RUN_STREAM_TOOL":        4,
-		"RUN_STREAM_COMPACTION":  5,
+		"RUN_STREAM_UNSPECIFIED":   0,
+		"RUN_STREAM_LIFECYCLE":     1,
+		"RUN_STREAM_ASSISTANT":     2,
+		"RUN_STREAM_REASONING":     3,
+		"RUN_STREAM_TOOL":          4,
+		"RUN_STREAM_COMPACTION":    5,
+		"RUN_STREAM_PROMPT":        6,
+		"RUN_STREAM_PROMPT_CLOSED": 7,
 	}
 )
 
@@ -998,21 +1006,23 @@ func (x *StreamRunRequest) GetAfterSeq() uint64 {
 // StreamRunResponse is one item; seq rises strictly, and a piece of text has the
 // same seq whether it comes from memory or from the journal.
 //
-// The journal has the start and the end of a tool, and the end holds the whole
-// result. What a tool prints while it runs (update) is only in memory, like the
-// time at which words were said: a reader that comes later, or has fallen behind,
-// does not receive it. Their numbers stay free, so that the end has the same seq for
-// all, and a reader that resumes from any seq misses no start, end or text.
+// The journal has the start and the result of a tool. What a tool prints while it runs
+// (update), and that it waits for a person (prompt), is only in memory, like the time at
+// which words were said: a reader that comes later, or has fallen behind, does not receive
+// it. Their numbers stay free, so that the result has the same seq for all, and a reader
+// that resumes from any seq misses no start, result or text.
 type StreamRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// seq is generation << 32 | n, where n grows by the bytes that were said.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// stream the item belongs to.
 	Stream RunStream `protobuf:"varint,2,opt,name=stream,proto3,enum=theclaw.runner.v1.RunStream" json:"stream,omitempty"`
-	// phase is start, restart, update, end, error or delta. A lifecycle restart
-	// means: the text since the last tool or start is void and is sent again.
+	// phase is start, restart, update, result, end, error or delta; of a prompt it is
+	// question or approval. A lifecycle restart means: the text since the last tool or
+	// start is void and is sent again. Runners of earlier builds send end for the result of
+	// a tool.
 	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
-	// text of a delta, of a tool's output, or of an error.
+	// text of a delta, of a tool's arguments, output or result, of a prompt, or of an error.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// tool is the tool's name.
 	Tool string `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
@@ -1030,7 +1040,18 @@ type StreamRunResponse struct {
 	// payloads at a lifecycle end or error.
 	Payloads []*Payload `protobuf:"bytes,10,rep,name=payloads,proto3" json:"payloads,omitempty"`
 	// merged_into is the run that answered this one too, at its lifecycle end.
-	MergedInto    string `protobuf:"bytes,11,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
+	MergedInto string `protobuf:"bytes,11,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
+	// summary of a tool's call in one line, at its start and its result.
+	Summary string `protobuf:"bytes,13,opt,name=summary,proto3" json:"summary,omitempty"`
+	// class of a tool's call, at its start and its result: read, idempotent or effect.
+	Class string `protobuf:"bytes,14,opt,name=class,proto3" json:"class,omitempty"`
+	// external at a tool's result: it holds what neither the owner nor the runner wrote.
+	External bool `protobuf:"varint,15,opt,name=external,proto3" json:"external,omitempty"`
+	// parallel is the place in its answer of the first call of the group in which a tool's
+	// call runs, from 1; 0: it runs alone.
+	Parallel int32 `protobuf:"varint,16,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// prompt_id of the question or the approval, of a prompt.
+	PromptId      string `protobuf:"bytes,17,opt,name=prompt_id,json=promptId,proto3" json:"prompt_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1166,41 @@ func (x *StreamRunResponse) GetPayloads() []*Payload {
 func (x *StreamRunResponse) GetMergedInto() string {
 	if x != nil {
 		return x.MergedInto
+	}
+	return ""
+}
+
+func (x *StreamRunResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *StreamRunResponse) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *StreamRunResponse) GetExternal() bool {
+	if x != nil {
+		return x.External
+	}
+	return false
+}
+
+func (x *StreamRunResponse) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *StreamRunResponse) GetPromptId() string {
+	if x != nil {
+		return x.PromptId
 	}
 	return ""
 }
@@ -2575,7 +2631,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\x12\x1b\n" +
-	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\"\xae\x03\n" +
+	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\"\xb3\x04\n" +
 	"\x11StreamRunResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x124\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x1c.theclaw.runner.v1.RunStreamR\x06stream\x12\x14\n" +
@@ -2592,7 +2648,12 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bpayloads\x18\n" +
 	" \x03(\v2\x1a.theclaw.runner.v1.PayloadR\bpayloads\x12\x1f\n" +
 	"\vmerged_into\x18\v \x01(\tR\n" +
-	"mergedInto\"Z\n" +
+	"mergedInto\x12\x18\n" +
+	"\asummary\x18\r \x01(\tR\asummary\x12\x14\n" +
+	"\x05class\x18\x0e \x01(\tR\x05class\x12\x1a\n" +
+	"\bexternal\x18\x0f \x01(\bR\bexternal\x12\x1a\n" +
+	"\bparallel\x18\x10 \x01(\x05R\bparallel\x12\x1b\n" +
+	"\tprompt_id\x18\x11 \x01(\tR\bpromptId\"Z\n" +
 	"\x0fAbortRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
@@ -2718,14 +2779,16 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x11PAYLOAD_KIND_TEXT\x10\x01\x12\x1a\n" +
 	"\x16PAYLOAD_KIND_REASONING\x10\x02\x12\x15\n" +
 	"\x11PAYLOAD_KIND_TOOL\x10\x03\x12\x16\n" +
-	"\x12PAYLOAD_KIND_ERROR\x10\x04*\xa5\x01\n" +
+	"\x12PAYLOAD_KIND_ERROR\x10\x04*\xda\x01\n" +
 	"\tRunStream\x12\x1a\n" +
 	"\x16RUN_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RUN_STREAM_LIFECYCLE\x10\x01\x12\x18\n" +
 	"\x14RUN_STREAM_ASSISTANT\x10\x02\x12\x18\n" +
 	"\x14RUN_STREAM_REASONING\x10\x03\x12\x13\n" +
 	"\x0fRUN_STREAM_TOOL\x10\x04\x12\x19\n" +
-	"\x15RUN_STREAM_COMPACTION\x10\x05*c\n" +
+	"\x15RUN_STREAM_COMPACTION\x10\x05\x12\x15\n" +
+	"\x11RUN_STREAM_PROMPT\x10\x06\x12\x1c\n" +
+	"\x18RUN_STREAM_PROMPT_CLOSED\x10\a*c\n" +
 	"\bKeyState\x12\x19\n" +
 	"\x15KEY_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eKEY_STATE_NONE\x10\x01\x12\x11\n" +

@@ -61,7 +61,7 @@ func (Tool) Spec() toolset.Spec {
 		Schema: json.RawMessage(`{"type":"object","properties":{"question":{"type":"string","description":"the question, complete in itself"},` +
 			`"options":{"type":"array","items":{"type":"string"},"description":"answers to choose from, at most 10"},` +
 			`"allow_text":{"type":"boolean","description":"whether an answer may be none of the options; true when missing"}},"required":["question"]}`),
-		Needs: toolset.Peer | toolset.Person,
+		Needs: toolset.Peer | toolset.Person, Summary: toolset.Summarize("question"),
 	}
 }
 
@@ -80,10 +80,12 @@ func (t Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	q, err := t.ask(ctx, c, req)
 	if err == nil && q.GetState() == registrypb.QuestionState_QUESTION_STATE_PENDING {
 		if err = c.Place.Waits.Say(ctx, c, "ask", words(q)); err == nil {
+			closed := c.Prompted(toolset.Prompt{Kind: toolset.PromptQuestion, ID: q.GetQuestionId(), Text: words(q)})
 			err = c.Place.Wait(ctx, func(ctx context.Context) (err error) {
 				q, err = t.wait(ctx, c, req, q)
 				return err
 			})
+			closed(end(q, err))
 		}
 	}
 	if err == nil && strings.Contains(q.GetBy(), ":") { // the key of a message
@@ -102,6 +104,19 @@ func (t Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		return toolset.Result{Text: "the question was canceled before there was an answer"}
 	}
 	return toolset.Result{Text: "no answer within " + config.Duration(req.GetLife().AsDuration())}
+}
+
+// end is how a wait has ended.
+func end(q *registrypb.Question, err error) string {
+	switch {
+	case err != nil:
+		return toolset.WaitInterrupted
+	case q.GetState() == registrypb.QuestionState_QUESTION_STATE_ANSWERED:
+		return toolset.WaitAnswered
+	case q.GetState() == registrypb.QuestionState_QUESTION_STATE_EXPIRED:
+		return toolset.WaitExpired
+	}
+	return toolset.WaitRefused
 }
 
 // request reads the arguments of a call; problem is for the model.

@@ -18,6 +18,7 @@ var writeSpec = toolset.Spec{
 		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
 		`"content":{"type":"string","description":"the complete content"}},` +
 		`"required":["path","content"],"additionalProperties":false}`),
+	Summary: toolset.Summarize("path"),
 }
 
 // write plans a call of the tool write.
@@ -57,6 +58,7 @@ var editSpec = toolset.Spec{
 		`"new_text":{"type":"string","description":"the text to write in its place"},` +
 		`"replace_all":{"type":"boolean","description":"replace every occurrence"}},` +
 		`"required":["path","old_text","new_text"],"additionalProperties":false}`),
+	Summary: toolset.Summarize("path"),
 }
 
 const (

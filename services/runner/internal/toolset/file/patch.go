@@ -22,6 +22,23 @@ var patchSpec = toolset.Spec{
 	Schema: json.RawMessage(`{"type":"object","properties":{` +
 		`"patch":{"type":"string","description":"the patch, from *** Begin Patch to *** End Patch"}},` +
 		`"required":["patch"],"additionalProperties":false}`),
+	Summary: patched,
+}
+
+// patched is the summary of a call: the files that the patch names.
+func patched(args json.RawMessage) string {
+	var a struct{ Patch string }
+	_ = json.Unmarshal(args, &a) // what is not understood changes nothing
+	var files []string
+	size := 0
+	for line := range strings.Lines(a.Patch) {
+		for _, word := range []string{addFile, deleteFile, updateFile} {
+			if name, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), word); ok && size < toolset.MaxSummary {
+				files, size = append(files, name), size+len(name)
+			}
+		}
+	}
+	return strings.Join(files, " ")
 }
 
 const (

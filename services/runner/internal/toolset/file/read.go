@@ -38,6 +38,24 @@ var readSpec = toolset.Spec{
 		`"offset":{"type":"integer","description":"the first line, from 1; 1 unless given"},` +
 		`"limit":{"type":"integer","description":"how many lines; as many as are allowed unless given"}},` +
 		`"required":["path"],"additionalProperties":false}`),
+	Summary: lines,
+}
+
+// lines is the summary of a call: the file, and which lines of it.
+func lines(args json.RawMessage) string {
+	var a struct {
+		Path          string
+		Offset, Limit int
+	}
+	_ = json.Unmarshal(args, &a) // what is not understood reads nothing
+	from := max(a.Offset, 1)
+	switch {
+	case a.Limit > 0 && a.Limit <= math.MaxInt-from:
+		return fmt.Sprintf("%s:%d-%d", a.Path, from, from+a.Limit-1)
+	case from > 1:
+		return fmt.Sprintf("%s:%d-", a.Path, from)
+	}
+	return a.Path
 }
 
 // images are the types that are recognized.

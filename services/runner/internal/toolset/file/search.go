@@ -65,6 +65,7 @@ var grepSpec = toolset.Spec{
 		`"path":{"type":"string","description":"the directory or file to search; the working directory unless given"},` +
 		`"glob":{"type":"string","description":"search only files with such names, as in find"}},` +
 		`"required":["pattern"],"additionalProperties":false}`),
+	Summary: toolset.Summarize("pattern", "path"),
 }
 
 var findSpec = toolset.Spec{
@@ -74,6 +75,7 @@ var findSpec = toolset.Spec{
 		`"pattern":{"type":"string","description":"a glob: *.go for names in every directory, with / for paths below path: src/**/*_test.go"},` +
 		`"path":{"type":"string","description":"the directory to search; the working directory unless given"}},` +
 		`"required":["pattern"],"additionalProperties":false}`),
+	Summary: toolset.Summarize("pattern", "path"),
 }
 
 var lsSpec = toolset.Spec{
@@ -82,6 +84,7 @@ var lsSpec = toolset.Spec{
 	Schema: json.RawMessage(`{"type":"object","properties":{` +
 		`"path":{"type":"string","description":"the directory; the working directory unless given"}},` +
 		`"additionalProperties":false}`),
+	Summary: toolset.Summarize("path"),
 }
 
 // errFull ends a walk whose result is full.

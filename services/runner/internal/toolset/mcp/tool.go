@@ -24,7 +24,7 @@ type tool struct {
 // Spec implements [toolset.Tool].
 func (t *tool) Spec() toolset.Spec {
 	cfg := t.launch.server
-	s := toolset.Spec{Name: t.pin.offered, Description: t.pin.Description, Schema: t.pin.Schema, Server: t.server.name}
+	s := toolset.Spec{Name: t.pin.offered, Description: t.pin.Description, Schema: t.pin.Schema, Server: t.server.name, External: true}
 	if s.Description == "" {
 		s.Description = fmt.Sprintf("The tool %s of the MCP server %s.", t.pin.Name, t.server.name)
 	}

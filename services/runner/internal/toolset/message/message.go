@@ -30,7 +30,7 @@ func (Tool) Spec() toolset.Spec {
 		Description: "Sends a message to the person you talk to at once, while you go on working. " +
 			"Your last answer is sent anyway: do not send it with this tool too.",
 		Schema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"the message"}},"required":["text"]}`),
-		Needs:  toolset.Peer,
+		Needs:  toolset.Peer, Summary: toolset.Summarize("text"),
 	}
 }
 

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -71,7 +72,7 @@ func ask(ctx context.Context, a Approvals, c toolset.Call, shown string, command
 		}
 	}
 	return c.Place.Wait(ctx, func(ctx context.Context) error {
-		_, err := wait(ctx, a, c.Place.Trusted, req)
+		_, err := wait(ctx, a, c, req)
 		return err
 	})
 }
@@ -88,7 +89,7 @@ func create(ctx context.Context, a Approvals, c toolset.Call, workdir string, r 
 	if r.System {
 		kind = registrypb.AgentKind_AGENT_KIND_SYSTEM
 	}
-	resp, err := wait(ctx, a, c.Place.Trusted, &registrypb.RequestApprovalRequest{
+	resp, err := wait(ctx, a, c, &registrypb.RequestApprovalRequest{
 		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key + ":create:" + r.Digest()[:16], Command: r.Words(), Cwd: workdir,
 		Reason: createReason, Digest: r.Digest(), Wait: durationpb.New(poll),
 		CreateAgent: &registrypb.NewAgent{AgentId: r.AgentID, Kind: kind, Provider: r.Provider, Model: r.Model},
@@ -103,24 +104,35 @@ func create(ctx context.Context, a Approvals, c toolset.Call, workdir string, r 
 const createReason = "it makes a new agent"
 
 // wait asks until there is an answer; nil is a yes, which is used now.
-func wait(ctx context.Context, a Approvals, trusted func(context.Context) error, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
-	for {
-		r, err := registrycall.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
+func wait(ctx context.Context, a Approvals, c toolset.Call, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
+	end, closed := toolset.WaitInterrupted, func(string) {}
+	defer func() { closed(end) }()
+	for waits := false; ; {
+		r, err := registrycall.Call(ctx, c.Place.Trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
 			ctx, cancel := context.WithTimeout(ctx, 2*poll)
 			defer cancel()
 			return a.RequestApproval(ctx, req)
 		})
 		if err != nil {
 			if f := fault.From(err); f.Reason == fault.ApprovalClosed || f.Reason == fault.InvalidArgument && req.GetCreateAgent() == nil {
+				end = toolset.WaitRefused
 				return nil, errRefused
 			}
 			return nil, err
 		}
 		switch a := r.GetApproval(); {
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_PENDING:
+			if !waits {
+				waits, closed = true, c.Prompted(toolset.Prompt{Kind: toolset.PromptApproval, ID: a.GetApprovalId(), Text: cmp.Or(req.GetSummary(), req.GetCommand())})
+			}
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED && a.GetDigest() == req.GetDigest():
+			end = toolset.WaitAnswered
 			return r, nil
 		default:
+			end = toolset.WaitRefused
+			if a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_EXPIRED {
+				end = toolset.WaitExpired
+			}
 			return nil, errRefused
 		}
 	}

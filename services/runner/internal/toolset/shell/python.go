@@ -29,7 +29,7 @@ func (Python) Spec() toolset.Spec {
 			`"code":{"type":"string","description":"the program"},` +
 			`"timeout":{"type":"number","description":"milliseconds until it is killed; 60000 unless given, at most 3600000"}},` +
 			`"required":["code"]}`),
-		Needs: toolset.Program,
+		Needs: toolset.Program, Summary: toolset.Summarize("code"),
 	}
 }
 

@@ -81,7 +81,7 @@ func (t *Tool) Spec() toolset.Spec {
 			`"cwd":{"type":"string","description":"directory to run in, inside the working directory"},` +
 			`"timeout_seconds":{"type":"number","description":"seconds until it is killed; ` + strconv.Itoa(int(t.patience().Seconds())) + ` unless given, at most 3600"}` + more + `},` +
 			`"required":["command"]}`),
-		Needs: toolset.Program,
+		Needs: toolset.Program, Summary: toolset.Summarize("command"),
 	}
 }
 

@@ -42,6 +42,7 @@ func (Process) Spec() toolset.Spec {
 			`"wait_seconds":{"type":"number","description":"for poll: at most 60"},` +
 			`"text":{"type":"string","description":"for write: with a line break at its end, where the program wants one"}},` +
 			`"required":["action"]}`),
+		Summary: toolset.Summarize("action", "id"),
 	}
 }
 

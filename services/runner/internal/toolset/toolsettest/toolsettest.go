@@ -321,13 +321,16 @@ func (j *Journal) Write(ctx context.Context, says []*registrypb.Saying, rows ...
 func (j *Journal) WriteLater(row *registrypb.Step) { j.Unwritten = append(j.Unwritten, row) }
 
 // ToolStart implements [toolset.Watcher].
-func (*Journal) ToolStart(int, model.ToolCall) {}
+func (*Journal) ToolStart(toolset.Shown) {}
 
 // Progress implements [toolset.Watcher].
-func (*Journal) Progress(int, model.ToolCall) func(string) { return func(string) {} }
+func (*Journal) Progress(toolset.Shown) func(string) { return func(string) {} }
+
+// Prompt implements [toolset.Watcher].
+func (*Journal) Prompt(toolset.Shown, toolset.Prompt) func() { return func() {} }
 
 // ToolEnd implements [toolset.Watcher].
-func (*Journal) ToolEnd(int, model.ToolCall, []byte) {}
+func (*Journal) ToolEnd(toolset.Shown) {}
 
 // ObserveStep implements [toolset.Meter].
 func (*Journal) ObserveStep(string, time.Duration) {}
