@@ -32,6 +32,8 @@ type Agent struct {
 	Servers []layer.Server
 	// Accounts are those of the home.
 	Accounts []layer.Account
+	// Owners are those of the home, each as type:peer.
+	Owners []string
 	// Problem is what is wrong with the present files, when these settings are the last
 	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
 	Problem error
@@ -154,7 +156,7 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Accounts: loaded.Accounts, Files: Files{in.Agent.Data, in.Home}}
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Accounts: loaded.Accounts, Owners: loaded.Owners, Files: Files{in.Agent.Data, in.Home}}
 	if err := a.resolveWorkspace(loaded); err != nil {
 		return nil, invalid(blame, err)
 	}

@@ -97,7 +97,7 @@ func New(c Config, d Deps) (*Service, error) {
 		Sandbox: func(mode string) (mcp.Sandbox, error) { return s.sandboxes.get(mode) },
 		Pins:    registrypb.NewPinServiceClient(d.Registry), Values: secrets, Root: c.Servers, Logger: d.Logger, Meter: d.Metrics,
 	})
-	tools.Servers = s.servers
+	tools.Servers, tools.Approvals = s.servers, registrypb.NewApprovalServiceClient(d.Registry)
 	s.driver = &turn.Driver{
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools, Failures: &memory.Failures{}},

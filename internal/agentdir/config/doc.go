@@ -87,7 +87,28 @@ type Tools struct {
 	ApprovalTimeout time.Duration
 	// QuestionTimeout is how long ask_user waits for an answer; 1 hour.
 	QuestionTimeout time.Duration
+	Elevated        Elevated
+	// ExternalGuard names what a person is asked for where text from outside is part of a turn: GuardHost, GuardMCP.
+	ExternalGuard []string
 }
+
+// The values of ExternalGuard: commands outside of the sandbox, and calls of MCP servers with an effect.
+const (
+	GuardHost = "host"
+	GuardMCP  = "mcp"
+)
+
+// Elevated lets a command ask to run outside of the sandbox, for a message from a person in AllowFrom: FromOwners or
+// type:peer. Default is the mode of a conversation for which none is set: off (default), on, ask or full. It is not
+// Enabled by default.
+type Elevated struct {
+	Enabled   bool
+	Default   string
+	AllowFrom []string
+}
+
+// FromOwners stands for all owners in AllowFrom of [Elevated].
+const FromOwners = "owners"
 
 // MCP names the servers of the home whose tools the profile allows as well.
 type MCP struct{ Use []string }
@@ -336,6 +357,7 @@ func Default() Config {
 			},
 			ApprovalTimeout: 5 * time.Minute,
 			QuestionTimeout: time.Hour,
+			Elevated:        Elevated{Default: "off"},
 		},
 		Workdir: Workdir{Sync: "off", MaxMiB: 64},
 	}

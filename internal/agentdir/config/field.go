@@ -377,6 +377,26 @@ var fields = []Field{
 		Meaning: "Programs that the security `allowlist` lets run without an entry of the allow list, as long as no argument is a path or a file.",
 	},
 	{
+		Key: "tools.elevated.enabled", Ref: func(c *Config) any { return &c.Tools.Elevated.Enabled },
+		Effect: EffectMessage, Example: "true",
+		Meaning: "Whether commands may ask to run outside the sandbox (argument `elevated`), for messages of people in tools.elevated.allow_from.",
+	},
+	{
+		Key: "tools.elevated.default", Ref: func(c *Config) any { return &c.Tools.Elevated.Default },
+		Rule: oneOf("off", "on", "ask", "full"), Effect: EffectMessage, Example: "ask",
+		Meaning: "What decides on such a command in a conversation that has no other mode: `off` refuses it, with `on` and `ask` tools.exec.security and tools.exec.ask decide, `full` asks nothing but what tools.external_guard says.",
+	},
+	{
+		Key: "tools.elevated.allow_from", Ref: func(c *Config) any { return &c.Tools.Elevated.AllowFrom },
+		Rule: people(), Effect: EffectMessage, Example: "[owners]",
+		Meaning: "For whose messages commands may run outside the sandbox. It is judged by the author of the message, never by its text.",
+	},
+	{
+		Key: "tools.external_guard", Ref: func(c *Config) any { return &c.Tools.ExternalGuard },
+		Rule: guards(), Effect: EffectMessage, Example: "[host, mcp]",
+		Meaning: "What a person is asked for when the model was shown a web page, a result of an MCP server or another text from outside in the same turn, or the message is not from an owner, whatever lists and modes allow: commands outside the sandbox (`host`), calls of MCP servers with an effect (`mcp`).",
+	},
+	{
 		Key: "tools.approval_timeout", Ref: func(c *Config) any { return &c.Tools.ApprovalTimeout },
 		Rule: lasting(time.Minute, 24*time.Hour), Effect: EffectNow, Example: "30m",
 		Meaning: "How long a question for an approval waits for an answer. After a yes the command may begin within ten more minutes.",
@@ -664,6 +684,34 @@ func programs() Rule {
 		for _, s := range list {
 			if !nameRule.MatchString(s) || strings.Contains(s, "/") {
 				return fmt.Sprintf("%q is not the name of a program", Clip(s))
+			}
+		}
+		return ""
+	}}
+}
+
+// people is the rule of a list of people.
+func people() Rule {
+	return Rule{Form: "`owners`, and type:peer such as telegram:1207, at most 100", check: func(v any) string {
+		list := *v.(*[]string)
+		if len(list) > 100 {
+			return fmt.Sprintf("%d people, and 100 are the most", len(list))
+		}
+		for _, s := range list {
+			if kind, peer, ok := strings.Cut(s, ":"); s != FromOwners && (!ok || kind == "" || peer == "" || strings.Contains(peer, ":") || len(s) > 256) {
+				return fmt.Sprintf("%q is neither owners nor a person; write type:peer, for example telegram:1207", Clip(s))
+			}
+		}
+		return ""
+	}}
+}
+
+// guards is the rule of a list of what is guarded.
+func guards() Rule {
+	return Rule{Form: "`host`, `mcp`, or both", check: func(v any) string {
+		for _, s := range *v.(*[]string) {
+			if s != GuardHost && s != GuardMCP {
+				return fmt.Sprintf("%q is not one of %s, %s", Clip(s), GuardHost, GuardMCP)
 			}
 		}
 		return ""

@@ -25,6 +25,7 @@ var flavors = map[string][]FlavorDefault{
 		{"tools.sandbox.tools.deny", FlowList(toolpolicy.SandboxDeny)},
 		{"tools.exec.security", string(execpolicy.Allowlist)},
 		{"tools.exec.ask", string(execpolicy.AskOnMiss)},
+		{"tools.external_guard", "[" + GuardHost + "]"},
 	},
 	"agentclaw": {
 		{"tools.profile", toolpolicy.Agentclaw},
@@ -33,6 +34,7 @@ var flavors = map[string][]FlavorDefault{
 		{"routing.groups", "per-conversation"},
 		{"tools.exec.security", string(execpolicy.Allowlist)},
 		{"tools.exec.ask", string(execpolicy.AskOnMiss)},
+		{"tools.external_guard", "[" + GuardHost + "]"},
 	},
 }
 

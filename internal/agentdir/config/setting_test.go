@@ -268,7 +268,9 @@ func TestEffects(t *testing.T) {
 		"approvals":              EffectMessage, // package layer sets tools.exec from it
 		"tools.approval_timeout": EffectNow,     // RequestApproval
 		"price.input_cents":      EffectNow,     // FinishTurn
-		"price.output_cents":     EffectNow,
+
+		"tools.elevated.allow_from": EffectMessage, // BeginTurn, with the author of the message
+		"price.output_cents":        EffectNow,
 	}
 	for _, f := range Fields() {
 		if f.Example == "" {
@@ -276,6 +278,7 @@ func TestEffects(t *testing.T) {
 		}
 		before := Default()
 		before.Sandbox.Network.Open = f.Key != "sandbox.network" // or the policy for commands is not asked
+		before.Tools.Elevated.Enabled = f.Key != "tools.elevated.enabled"
 		after := before
 		if problem := f.Parse(&after, f.Example); problem != "" {
 			t.Errorf("%s: %s", f.Key, problem)

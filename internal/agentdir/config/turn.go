@@ -101,6 +101,10 @@ func (c *Config) ToolLayers(at Conversation, accounts AccountTools) []toolpolicy
 	return layers
 }
 
+func (e Exec) policy() *registryv1.ExecPolicy {
+	return &registryv1.ExecPolicy{Security: e.Security, Ask: e.Ask, AskFallback: e.AskFallback, SafeBins: e.SafeBins}
+}
+
 // AccountTools are the lists of the accounts of a home, by the name of the account and the kind of
 // conversation, which is dm, group or channel.
 type AccountTools map[string]map[string]toolpolicy.Scope
@@ -124,10 +128,15 @@ func (c *Config) TurnConfig(at Conversation, accounts AccountTools) *registryv1.
 	}
 	out.ToolLimits, out.WebSearch = c.Tools.limits(), c.Tools.search()
 	out.Sandbox = &registryv1.Sandbox{Mode: box.Mode, Scope: box.Scope, Key: box.Key, Access: box.Access, Scratch: box.Scratch}
-	if box.Level == SandboxOff || c.Sandbox.Network.Open {
-		e := c.Tools.Exec
-		out.Exec = &registryv1.ExecPolicy{Security: e.Security, Ask: e.Ask, AskFallback: e.AskFallback, SafeBins: e.SafeBins}
+	if e := c.Tools.Exec; box.Level == SandboxOff || c.Sandbox.Network.Open {
+		out.Exec = e.policy()
 		out.AskApproval = e.Security != string(execpolicy.Full) || e.Ask == string(execpolicy.AskAlways)
+	}
+	if e := c.Tools.Elevated; e.Enabled {
+		out.Elevated = &registryv1.Elevated{Mode: e.Default, Exec: c.Tools.Exec.policy()}
+	}
+	if list := c.Tools.ExternalGuard; len(list) > 0 {
+		out.ExternalGuard = &registryv1.ExternalGuard{Host: slices.Contains(list, GuardHost), Mcp: slices.Contains(list, GuardMCP)}
 	}
 	out.QuestionTimeout = durationpb.New(c.Tools.QuestionTimeout)
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()

@@ -68,6 +68,8 @@ type Loaded struct {
 	Servers []Server
 	// Accounts are those of the home.
 	Accounts []Account
+	// Owners are those of the home, each as type:peer.
+	Owners []string
 
 	more   more
 	places map[string]place
@@ -110,6 +112,7 @@ func Load(in Layers) (*Loaded, error) {
 	out.Secrets = slices.DeleteFunc(slices.Clone(home.Settings.Secrets), func(s Secret) bool { return !s.For(in.AgentID) })
 	out.Servers = home.Settings.Servers
 	out.Accounts = home.Settings.Accounts
+	out.Owners = home.Settings.Owners
 	out.entry(home, in.AgentID)
 	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
 	if root, ok := l.parse(); ok && root == nil {

@@ -144,10 +144,15 @@ func (s *Service) policy(ctx context.Context) (store.ExecPolicy, execpolicy.Docu
 	return p, d, err
 }
 
-// Bound makes the policy for commands in an agent's settings at least as strict as that of the
+// Bound makes the policies for commands in an agent's settings at least as strict as that of the
 // installation, and adds the agent's allow list. Settings without one are left as they are: no
 // command leaves the sandbox.
 func (s *Service) Bound(ctx context.Context, agent string, c *registryv1.TurnConfig) error {
+	if p := c.GetElevated().GetExec(); p != nil {
+		if err := s.bound(ctx, agent, p); err != nil {
+			return err
+		}
+	}
 	p := c.GetExec()
 	if p == nil {
 		return nil

@@ -153,6 +153,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
 		}
+		setForSpeaker(out.GetConfig(), set, ev.Source, b.Session)
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
 			return nil, err
 		}

@@ -59,6 +59,16 @@ func (l *Log) NextSeq() int32 {
 // Answer is a model step, or nil.
 func (l *Log) Answer(key string) *registrypb.Step { return l.answers[key] }
 
+// External reports whether a tool before the step with this number has an external result.
+func (l *Log) External(seq int32) bool {
+	for _, s := range l.tools {
+		if s.GetExternal() && s.GetSeq() < seq && s.GetState() != registrypb.StepState_STEP_STATE_INTENT {
+			return true
+		}
+	}
+	return false
+}
+
 // Tool is a tool step, or nil.
 func (l *Log) Tool(key string) *registrypb.Step { return l.tools[key] }
 

@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -34,6 +35,8 @@ const maxWrite = 3 << 20
 type Journal interface {
 	// Tool is the step of a call; nil: there is none.
 	Tool(key string) *registrypb.Step
+	// External reports whether the result of a call before a step is external; seq is the number of the step.
+	External(seq int32) bool
 	// NextSeq is the number of the next step.
 	NextSeq() int32
 	// Write writes steps and what they send to the peer, in one transaction.
@@ -110,17 +113,22 @@ type Calls struct {
 // returns the key of the nth call, from 1.
 func (c *Calls) Intents(key func(n int) string, calls []model.ToolCall) []*registrypb.Step {
 	rows := make([]*registrypb.Step, len(calls))
+	var first int32
 	for n, made := range calls {
-		rows[n] = c.intent(key(n+1), n+1, made)
+		rows[n] = c.intent(key(n+1), n+1, made, first)
+		first = rows[0].GetSeq()
 	}
 	return rows
 }
 
-func (c *Calls) intent(key string, n int, made model.ToolCall) *registrypb.Step {
+// intent is the row of a call; first is the number of the first step of its answer, 0: its own.
+func (c *Calls) intent(key string, n int, made model.ToolCall, first int32) *registrypb.Step {
 	sum := sha256.Sum256(made.Arguments)
 	call := c.call(key, n, made)
+	seq := c.Journal.NextSeq()
+	call.Outside = c.outside(cmp.Or(first, seq))
 	return &registrypb.Step{
-		Seq: c.Journal.NextSeq(), Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: key, RequestSha256: sum[:],
+		Seq: seq, Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: key, RequestSha256: sum[:],
 		Class: classes[c.Set.Class(call)], State: registrypb.StepState_STEP_STATE_INTENT,
 		Name: made.Name, CallId: made.ID, Arguments: string(made.Arguments), Asks: c.Set.asks(call),
 		Summary: c.Set.summary(call),
@@ -131,6 +139,12 @@ var classes = map[Class]registrypb.ToolClass{
 	Read:       registrypb.ToolClass_TOOL_CLASS_READ,
 	Idempotent: registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT,
 	Effect:     registrypb.ToolClass_TOOL_CLASS_EFFECT,
+}
+
+// outside reports whether text from outside is part of the turn in the prompt of an answer, of which first is the number
+// of the first step: what calls of the answer itself return is shown with the next prompt.
+func (c *Calls) outside(first int32) bool {
+	return c.Place.Config.GetExternalGuard().GetOutsider() || c.Journal.External(first)
 }
 
 func (c *Calls) call(key string, n int, made model.ToolCall) Call {
@@ -204,14 +218,20 @@ func (c *Calls) Use(ctx context.Context, key func(n int) string, calls []model.T
 func (c *Calls) uses(ctx context.Context, key func(n int) string, calls []model.ToolCall) ([]*use, error) {
 	uses := make([]*use, len(calls))
 	var missing []*registrypb.Step
+	var first int32
+	outside := false
 	for i, made := range calls {
 		n := i + 1
 		u := &use{n: n, made: made, call: c.call(key(n), n, made), row: c.Journal.Tool(key(n))}
 		if u.row == nil { // an answer and its intents are one transaction; this is for journals of others
-			u.row = c.intent(key(n), n, made)
+			u.row = c.intent(key(n), n, made, first)
 			missing = append(missing, u.row)
 		}
-		u.call.Asks = u.row.GetAsks()
+		if i == 0 {
+			first = u.row.GetSeq()
+			outside = c.outside(first)
+		}
+		u.call.Asks, u.call.Outside = u.row.GetAsks(), outside
 		u.call.Prompt = func(p Prompt) func(string) { return c.prompt(u, p) }
 		uses[i] = u
 	}

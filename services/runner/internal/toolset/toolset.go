@@ -140,6 +140,9 @@ type Call struct {
 	// Asks is what the [Asker] decided when the intent was journaled. A call that asks goes on
 	// to ask, whatever the settings say now.
 	Asks bool
+	// Outside: text from outside is part of the turn. The model was shown an external result when it made the call, or
+	// the message is not from an owner.
+	Outside bool
 	// Progress is given what the call prints while it runs, from any goroutine; nil: it is
 	// not read.
 	Progress func(text string)
@@ -187,6 +190,8 @@ type Tools struct {
 	specs []Spec
 	// Servers has the tools of MCP servers; nil: there are none.
 	Servers Servers
+	// Approvals asks people about calls of MCP servers; nil refuses what has to be asked.
+	Approvals Approvals
 }
 
 // Servers are the MCP servers that the settings of agents name.
@@ -275,6 +280,7 @@ func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfi
 	if err != nil { // the pins of a registry that checks less
 		return Set{}, err
 	}
+	all.Approvals = t.Approvals
 	return all.Set(c), nil
 }
 
@@ -413,12 +419,15 @@ func (s Set) external(c Call) bool {
 func (s Set) asks(c Call) bool {
 	tool, refusal := s.decide(c)
 	a, ok := tool.(Asker)
-	return ok && refusal == "" && a.Asks(c)
+	return refusal == "" && (ok && a.Asks(c) || s.guarded(tool, c))
 }
 
 // Run makes one call; the result of one that is refused says why.
 func (s Set) Run(ctx context.Context, c Call) Result {
 	tool, refusal := s.decide(c)
+	if refusal == "" {
+		refusal = s.approve(ctx, tool, c)
+	}
 	if refusal != "" {
 		return Failed(refusal)
 	}

@@ -1840,7 +1840,12 @@ type TurnConfig struct {
 	// mcp are the MCP servers of the home, by name.
 	Mcp []*McpServer `protobuf:"bytes,35,rep,name=mcp,proto3" json:"mcp,omitempty"`
 	// sandbox says what the tools of this turn share with other conversations.
-	Sandbox       *Sandbox `protobuf:"bytes,36,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Sandbox *Sandbox `protobuf:"bytes,36,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// elevated lets commands ask to run outside of the sandbox; missing: none may.
+	Elevated *Elevated `protobuf:"bytes,30,opt,name=elevated,proto3" json:"elevated,omitempty"`
+	// external_guard says what is asked for where text from outside is part of the turn;
+	// missing: nothing is for that reason.
+	ExternalGuard *ExternalGuard `protobuf:"bytes,39,opt,name=external_guard,json=externalGuard,proto3" json:"external_guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2120,6 +2125,20 @@ func (x *TurnConfig) GetSandbox() *Sandbox {
 	return nil
 }
 
+func (x *TurnConfig) GetElevated() *Elevated {
+	if x != nil {
+		return x.Elevated
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetExternalGuard() *ExternalGuard {
+	if x != nil {
+		return x.ExternalGuard
+	}
+	return nil
+}
+
 // Sandbox is the place where programs and the file tools of a turn work.
 type Sandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2204,6 +2223,136 @@ func (x *Sandbox) GetScratch() string {
 	return ""
 }
 
+// Elevated decides on commands that ask to run outside of the sandbox.
+type Elevated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// mode is off, on, ask or full. With on and ask the policy decides, with full nothing
+	// is asked but for external_guard.
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// allowed: who wrote the message of the turn may have such commands.
+	Allowed bool `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// exec is the policy for them.
+	Exec          *ExecPolicy `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Elevated) Reset() {
+	*x = Elevated{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Elevated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Elevated) ProtoMessage() {}
+
+func (x *Elevated) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Elevated.ProtoReflect.Descriptor instead.
+func (*Elevated) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Elevated) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Elevated) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *Elevated) GetExec() *ExecPolicy {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+// ExternalGuard says what a person is asked for in a turn in which the model was shown an
+// external result, or whose message is not from an owner, whatever lists and modes say.
+type ExternalGuard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host: commands outside of the sandbox.
+	Host bool `protobuf:"varint,1,opt,name=host,proto3" json:"host,omitempty"`
+	// mcp: calls of MCP servers with an effect.
+	Mcp bool `protobuf:"varint,2,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	// outsider: who wrote the message of the turn is not an owner.
+	Outsider      bool `protobuf:"varint,3,opt,name=outsider,proto3" json:"outsider,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExternalGuard) Reset() {
+	*x = ExternalGuard{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExternalGuard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExternalGuard) ProtoMessage() {}
+
+func (x *ExternalGuard) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExternalGuard.ProtoReflect.Descriptor instead.
+func (*ExternalGuard) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExternalGuard) GetHost() bool {
+	if x != nil {
+		return x.Host
+	}
+	return false
+}
+
+func (x *ExternalGuard) GetMcp() bool {
+	if x != nil {
+		return x.Mcp
+	}
+	return false
+}
+
+func (x *ExternalGuard) GetOutsider() bool {
+	if x != nil {
+		return x.Outsider
+	}
+	return false
+}
+
 // McpServer is a server of tools that the settings name.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2247,7 +2396,7 @@ type McpServer struct {
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2408,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2421,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *McpServer) GetName() string {
@@ -2399,7 +2548,7 @@ type ProcessLimits struct {
 
 func (x *ProcessLimits) Reset() {
 	*x = ProcessLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2560,7 @@ func (x *ProcessLimits) String() string {
 func (*ProcessLimits) ProtoMessage() {}
 
 func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2573,7 @@ func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
 func (*ProcessLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProcessLimits) GetMax() int32 {
@@ -2479,7 +2628,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2640,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2653,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -2550,7 +2699,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2711,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2724,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Secret) GetName() string {
@@ -2622,7 +2771,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2783,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2796,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -2715,7 +2864,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2876,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2889,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -2788,7 +2937,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2949,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2962,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -2883,7 +3032,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3044,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3057,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -2990,7 +3139,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3151,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3164,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -3082,7 +3231,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3243,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3256,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -3144,7 +3293,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3305,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3318,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -3199,7 +3348,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3360,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3373,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ContextFile) GetName() string {
@@ -3288,7 +3437,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3449,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3462,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -3464,7 +3613,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3625,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3638,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -3556,7 +3705,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3717,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3730,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -3659,7 +3808,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3820,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3833,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -3777,7 +3926,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3938,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3951,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -3832,7 +3981,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3993,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4006,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -3908,7 +4057,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4069,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4082,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -4035,7 +4184,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4196,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4209,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -4099,7 +4248,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4260,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4273,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -4185,7 +4334,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4346,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4359,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -4375,7 +4524,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4536,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4549,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -4609,7 +4758,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4770,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4783,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -4676,7 +4825,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4837,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +4850,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -4733,7 +4882,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4745,7 +4894,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4758,7 +4907,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -4816,7 +4965,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +4977,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +4990,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -4871,7 +5020,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +5032,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +5045,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -4924,7 +5073,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5085,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5098,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -4972,7 +5121,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4984,7 +5133,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4997,7 +5146,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -5023,7 +5172,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5184,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5197,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -5073,7 +5222,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5234,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5247,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -5164,7 +5313,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5325,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5338,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -5247,7 +5396,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5259,7 +5408,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5272,7 +5421,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -5334,7 +5483,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5495,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5508,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -5494,7 +5643,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5506,7 +5655,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5519,7 +5668,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -5549,7 +5698,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5710,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5723,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -5607,7 +5756,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5619,7 +5768,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5632,7 +5781,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -5672,7 +5821,7 @@ type GetTurnConfigRequest struct {
 
 func (x *GetTurnConfigRequest) Reset() {
 	*x = GetTurnConfigRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +5833,7 @@ func (x *GetTurnConfigRequest) String() string {
 func (*GetTurnConfigRequest) ProtoMessage() {}
 
 func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +5846,7 @@ func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetTurnConfigRequest) GetAgentId() string {
@@ -5734,7 +5883,7 @@ type GetTurnConfigResponse struct {
 
 func (x *GetTurnConfigResponse) Reset() {
 	*x = GetTurnConfigResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5746,7 +5895,7 @@ func (x *GetTurnConfigResponse) String() string {
 func (*GetTurnConfigResponse) ProtoMessage() {}
 
 func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5759,7 +5908,7 @@ func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetTurnConfigResponse) GetConfig() *TurnConfig {
@@ -5795,7 +5944,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5807,7 +5956,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5820,7 +5969,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -5867,7 +6016,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +6028,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +6041,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{58}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -5997,7 +6146,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xba\f\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xc0\r\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -6042,13 +6191,23 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vtool_limits\x18\x1f \x01(\v2\x1f.theclaw.registry.v1.ToolLimitsR\n" +
 	"toolLimits\x120\n" +
 	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\x126\n" +
-	"\asandbox\x18$ \x01(\v2\x1c.theclaw.registry.v1.SandboxR\asandbox\"w\n" +
+	"\asandbox\x18$ \x01(\v2\x1c.theclaw.registry.v1.SandboxR\asandbox\x129\n" +
+	"\belevated\x18\x1e \x01(\v2\x1d.theclaw.registry.v1.ElevatedR\belevated\x12I\n" +
+	"\x0eexternal_guard\x18' \x01(\v2\".theclaw.registry.v1.ExternalGuardR\rexternalGuard\"w\n" +
 	"\aSandbox\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
 	"\x06access\x18\x04 \x01(\tR\x06access\x12\x18\n" +
-	"\ascratch\x18\x05 \x01(\tR\ascratch\"\xcb\x05\n" +
+	"\ascratch\x18\x05 \x01(\tR\ascratch\"m\n" +
+	"\bElevated\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\bR\aallowed\x123\n" +
+	"\x04exec\x18\x03 \x01(\v2\x1f.theclaw.registry.v1.ExecPolicyR\x04exec\"Q\n" +
+	"\rExternalGuard\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\bR\x04host\x12\x10\n" +
+	"\x03mcp\x18\x02 \x01(\bR\x03mcp\x12\x1a\n" +
+	"\boutsider\x18\x03 \x01(\bR\boutsider\"\xcb\x05\n" +
 	"\tMcpServer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\tR\acommand\x12\x10\n" +
@@ -6479,7 +6638,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
 	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
@@ -6506,61 +6665,63 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*BeginTurnRequest)(nil),         // 22: theclaw.registry.v1.BeginTurnRequest
 	(*TurnConfig)(nil),               // 23: theclaw.registry.v1.TurnConfig
 	(*Sandbox)(nil),                  // 24: theclaw.registry.v1.Sandbox
-	(*McpServer)(nil),                // 25: theclaw.registry.v1.McpServer
-	(*ProcessLimits)(nil),            // 26: theclaw.registry.v1.ProcessLimits
-	(*WebSearch)(nil),                // 27: theclaw.registry.v1.WebSearch
-	(*Secret)(nil),                   // 28: theclaw.registry.v1.Secret
-	(*ToolLimits)(nil),               // 29: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 30: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 31: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 32: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 33: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 34: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 35: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 36: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 37: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 38: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 39: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 40: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 41: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 42: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 43: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 44: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 45: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 46: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 47: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 48: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 49: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 50: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 51: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 52: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 53: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 54: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 55: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 56: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 57: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 58: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 59: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 60: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 61: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 62: theclaw.registry.v1.GetMemoryResponse
-	(*GetTurnConfigRequest)(nil),     // 63: theclaw.registry.v1.GetTurnConfigRequest
-	(*GetTurnConfigResponse)(nil),    // 64: theclaw.registry.v1.GetTurnConfigResponse
-	(*WithdrawTurnRequest)(nil),      // 65: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 66: theclaw.registry.v1.WithdrawTurnResponse
-	nil,                              // 67: theclaw.registry.v1.McpServer.EnvEntry
-	nil,                              // 68: theclaw.registry.v1.McpServer.HeadersEntry
-	nil,                              // 69: theclaw.registry.v1.McpServer.ClassesEntry
-	(*timestamppb.Timestamp)(nil),    // 70: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 71: google.protobuf.Duration
-	(*ExecUse)(nil),                  // 72: theclaw.registry.v1.ExecUse
-	(*Event)(nil),                    // 73: theclaw.registry.v1.Event
-	(*ExecPolicy)(nil),               // 74: theclaw.registry.v1.ExecPolicy
+	(*Elevated)(nil),                 // 25: theclaw.registry.v1.Elevated
+	(*ExternalGuard)(nil),            // 26: theclaw.registry.v1.ExternalGuard
+	(*McpServer)(nil),                // 27: theclaw.registry.v1.McpServer
+	(*ProcessLimits)(nil),            // 28: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 29: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 30: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 31: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 32: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 33: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 34: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 35: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 36: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 37: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 38: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 39: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 40: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 41: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 42: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 43: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 44: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 45: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 46: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 47: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 48: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 49: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 50: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 51: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 52: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 53: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 54: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 55: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 56: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 57: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 58: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 59: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 60: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 61: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 62: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 63: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 64: theclaw.registry.v1.GetMemoryResponse
+	(*GetTurnConfigRequest)(nil),     // 65: theclaw.registry.v1.GetTurnConfigRequest
+	(*GetTurnConfigResponse)(nil),    // 66: theclaw.registry.v1.GetTurnConfigResponse
+	(*WithdrawTurnRequest)(nil),      // 67: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 68: theclaw.registry.v1.WithdrawTurnResponse
+	nil,                              // 69: theclaw.registry.v1.McpServer.EnvEntry
+	nil,                              // 70: theclaw.registry.v1.McpServer.HeadersEntry
+	nil,                              // 71: theclaw.registry.v1.McpServer.ClassesEntry
+	(*timestamppb.Timestamp)(nil),    // 72: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 73: google.protobuf.Duration
+	(*ExecUse)(nil),                  // 74: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 75: theclaw.registry.v1.Event
+	(*ExecPolicy)(nil),               // 76: theclaw.registry.v1.ExecPolicy
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
-	70,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	70,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	72,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	72,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
 	10,  // 3: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
 	10,  // 4: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
 	10,  // 5: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
@@ -6568,135 +6729,138 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	4,   // 7: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	3,   // 8: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	71,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	70,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	72,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	73,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	72,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	74,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
 	17,  // 13: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	71,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	71,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	73,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	73,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	73,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	75,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	19,  // 17: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	5,   // 18: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	17,  // 19: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	20,  // 20: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	38,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	71,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	71,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	32,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	31,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	30,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	30,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	74,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	26,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	71,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
-	27,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	28,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	29,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	25,  // 34: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
+	40,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	73,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	73,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	34,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	33,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	32,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	32,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	76,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	28,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	73,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	29,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	30,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	31,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	27,  // 34: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
 	24,  // 35: theclaw.registry.v1.TurnConfig.sandbox:type_name -> theclaw.registry.v1.Sandbox
-	67,  // 36: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
-	68,  // 37: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
-	69,  // 38: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
-	71,  // 39: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
-	71,  // 40: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	71,  // 41: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	71,  // 42: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	71,  // 43: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	71,  // 44: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 45: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 46: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	71,  // 47: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	73,  // 48: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 49: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	73,  // 50: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	36,  // 51: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 52: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	71,  // 53: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	33,  // 54: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	35,  // 55: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	44,  // 56: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	71,  // 57: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	70,  // 58: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	71,  // 59: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 60: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	38,  // 61: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 62: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 63: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	41,  // 64: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	16,  // 65: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 66: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 67: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 68: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	38,  // 69: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 70: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 71: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	70,  // 72: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	70,  // 73: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 74: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 75: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 76: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	70,  // 77: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	70,  // 78: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	70,  // 79: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	70,  // 80: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 81: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 82: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	46,  // 83: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	39,  // 84: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	71,  // 85: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	47,  // 86: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 87: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	47,  // 88: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	70,  // 89: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 90: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	57,  // 91: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 92: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 93: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	71,  // 94: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	34,  // 95: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 96: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	33,  // 97: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	34,  // 98: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	33,  // 99: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	34,  // 100: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	35,  // 101: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	23,  // 102: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	17,  // 103: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 104: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 105: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	40,  // 106: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	43,  // 107: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	48,  // 108: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	50,  // 109: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	56,  // 110: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	52,  // 111: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	65,  // 112: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	54,  // 113: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	59,  // 114: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	61,  // 115: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	63,  // 116: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
-	11,  // 117: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 118: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 119: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	37,  // 120: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	42,  // 121: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	45,  // 122: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	49,  // 123: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	51,  // 124: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	58,  // 125: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	53,  // 126: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	66,  // 127: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	55,  // 128: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	60,  // 129: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	62,  // 130: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	64,  // 131: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
-	12,  // 132: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 133: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	119, // [119:134] is the sub-list for method output_type
-	104, // [104:119] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	25,  // 36: theclaw.registry.v1.TurnConfig.elevated:type_name -> theclaw.registry.v1.Elevated
+	26,  // 37: theclaw.registry.v1.TurnConfig.external_guard:type_name -> theclaw.registry.v1.ExternalGuard
+	76,  // 38: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	69,  // 39: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	70,  // 40: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	71,  // 41: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	73,  // 42: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	73,  // 43: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	73,  // 44: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	73,  // 45: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	73,  // 46: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	73,  // 47: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 48: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 49: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	73,  // 50: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	75,  // 51: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 52: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	75,  // 53: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	38,  // 54: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 55: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	73,  // 56: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	35,  // 57: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	37,  // 58: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	46,  // 59: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	73,  // 60: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	72,  // 61: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	73,  // 62: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 63: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	40,  // 64: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 65: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 66: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	43,  // 67: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	16,  // 68: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 69: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 70: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 71: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	40,  // 72: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 73: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 74: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	72,  // 75: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	72,  // 76: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	72,  // 77: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 78: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 79: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	72,  // 80: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	72,  // 81: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	72,  // 82: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	72,  // 83: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 84: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 85: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	48,  // 86: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	41,  // 87: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	73,  // 88: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	49,  // 89: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 90: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	49,  // 91: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	72,  // 92: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 93: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	59,  // 94: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 95: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 96: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	73,  // 97: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	36,  // 98: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 99: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	35,  // 100: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	36,  // 101: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	35,  // 102: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	36,  // 103: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	37,  // 104: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	23,  // 105: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	17,  // 106: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 107: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 108: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	42,  // 109: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	45,  // 110: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	50,  // 111: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	52,  // 112: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	58,  // 113: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	54,  // 114: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	67,  // 115: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	56,  // 116: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	61,  // 117: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	63,  // 118: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	65,  // 119: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
+	11,  // 120: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 121: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 122: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	39,  // 123: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	44,  // 124: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	47,  // 125: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	51,  // 126: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	53,  // 127: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	60,  // 128: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	55,  // 129: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	68,  // 130: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	57,  // 131: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	62,  // 132: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	64,  // 133: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	66,  // 134: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
+	12,  // 135: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 136: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	122, // [122:137] is the sub-list for method output_type
+	107, // [107:122] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -6712,7 +6876,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   60,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ type arguments struct {
 	Timeout    *float64 `json:"timeout_seconds"`
 	Background bool     `json:"background"`
 	Yield      *float64 `json:"yield_seconds"`
+	Elevated   bool     `json:"elevated"`
 }
 
 // program is a call that was read: a program to run.
@@ -37,6 +38,8 @@ type program struct {
 	// command has all but the line, which follows from the decision on text.
 	command sandbox.Command
 	wants   wants
+	// elevated: it runs outside of the sandbox, whose settings do not hold for it.
+	elevated bool
 	// shorten: the model reads of a long output what it reads of every long text. The tool of the profile
 	// theclaw returns all, as earlier programs do.
 	shorten bool
@@ -61,7 +64,12 @@ func (t *Tool) parse(c toolset.Call) (p program, err error) {
 		}
 		timeout = time.Duration(*a.Timeout * float64(time.Second))
 	}
-	p = program{shown: a.Command, text: a.Command, shorten: t.background}
+	if a.Elevated {
+		if err := refusesElevated(c.Place.Config); err != nil {
+			return p, err
+		}
+	}
+	p = program{shown: a.Command, text: a.Command, shorten: t.background, elevated: a.Elevated}
 	if t.background {
 		p.wants = wants{background: a.Background, yield: c.Place.Config.GetProcesses().GetYield().AsDuration(), limited: a.Timeout != nil}
 		if a.Yield != nil {
@@ -74,14 +82,18 @@ func (t *Tool) parse(c toolset.Call) (p program, err error) {
 	if p.cwd, err = relative(c.Place.Config.GetWorkdir(), a.Cwd); err != nil {
 		return p, err
 	}
-	p.command, err = t.command(c, timeout)
-	return p, err
+	p.command = t.command(c, timeout)
+	if p.elevated {
+		p.command.Network = true
+		return p, nil
+	}
+	return p, t.confine(c, &p.command)
 }
 
 var errTooLarge = fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
 
 // command is what all programs of the agent get, without the line of a call.
-func (t *Tool) command(c toolset.Call, timeout time.Duration) (sandbox.Command, error) {
+func (t *Tool) command(c toolset.Call, timeout time.Duration) sandbox.Command {
 	env := map[string]string{
 		"TOOL_IDEMPOTENCY_KEY": c.Key,
 		"THECLAW_FENCE":        c.Place.Fence,
@@ -95,16 +107,19 @@ func (t *Tool) command(c toolset.Call, timeout time.Duration) (sandbox.Command, 
 		}
 	}
 	workdir := c.Place.Config.GetWorkdir()
-	command := sandbox.Command{
+	return sandbox.Command{
 		Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
 		SpillDir: filepath.Join(workdir, SpillDir), Env: env,
 	}
+}
+
+// confine gives a command of the sandbox the directories of the turn and the hosts of the settings.
+func (t *Tool) confine(c toolset.Call, command *sandbox.Command) error {
 	if readsWorkspace(c.Place.Config) {
-		scratch := c.Place.Config.GetSandbox().GetScratch()
-		command.Workdir, command.Workspace = scratch, workdir
-		env["TMPDIR"] = scratch
+		command.Workspace, command.Workdir = command.Workdir, c.Place.Config.GetSandbox().GetScratch()
+		command.Env["TMPDIR"] = command.Workdir
 	}
-	return command, t.permit(c, &command)
+	return t.permit(c, command)
 }
 
 // readsWorkspace reports whether programs may read the workspace and write in the scratch directory.

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"cmp"
+	"errors"
 	"path/filepath"
 	"slices"
 
@@ -14,14 +15,20 @@ import (
 
 // policy returns what decides on commands that leave the sandbox or have the network; false in
 // the sandbox without the network, where nothing is refused or asked.
-func policy(c *registrypb.TurnConfig) (p execpolicy.Policy, ok bool) {
+func policy(c *registrypb.TurnConfig, elevated bool) (p execpolicy.Policy, ok bool) {
 	e := c.GetExec()
+	if elevated {
+		e = c.GetElevated().GetExec()
+	}
 	if e == nil {
 		// A registry that does not know exec asks for each command, or lets all run.
-		return execpolicy.Policy{Security: execpolicy.Full, Ask: execpolicy.AskAlways}, c.GetAskApproval()
+		return execpolicy.Policy{Security: execpolicy.Full, Ask: execpolicy.AskAlways}, c.GetAskApproval() || elevated
 	}
 	p = execpolicy.Policy{
 		Security: execpolicy.Security(e.GetSecurity()), Ask: execpolicy.Ask(e.GetAsk()), Fallback: execpolicy.Security(e.GetAskFallback()), SafeBins: e.GetSafeBins(),
+	}
+	if elevated && c.GetElevated().GetMode() == elevatedFull && p.Security != execpolicy.Deny {
+		p.Security, p.Ask = execpolicy.Full, execpolicy.AskOff
 	}
 	for _, entry := range e.GetAllowlist() {
 		p.Allow = append(p.Allow, execpolicy.Entry{Pattern: entry.GetPattern(), Args: entry.GetArgs()})
@@ -29,11 +36,32 @@ func policy(c *registrypb.TurnConfig) (p execpolicy.Policy, ok bool) {
 	return p, true
 }
 
+// elevatedOff and elevatedFull are modes in which the policy does not decide on elevated commands: they are refused, and
+// they run.
+const (
+	elevatedOff  = "off"
+	elevatedFull = "full"
+)
+
+// refusesElevated is why a command may not leave the sandbox; nil: it may ask to. It depends on who wrote the message of
+// the turn.
+func refusesElevated(c *registrypb.TurnConfig) error {
+	switch e := c.GetElevated(); {
+	case e == nil:
+		return errors.New("nothing was run: elevated commands are not enabled (tools.elevated.enabled); run it without elevated")
+	case !e.GetAllowed():
+		return errors.New("nothing was run: the author of this message may not have elevated commands (tools.elevated.allow_from); run it without elevated")
+	case e.GetMode() == "" || e.GetMode() == elevatedOff:
+		return errors.New("nothing was run: elevated commands are off in this conversation; run it without elevated")
+	}
+	return nil
+}
+
 // decide decides on a call that was read. The verdict has the line that runs, without the
 // change of directory. A call that was to be asked for when its intent was journaled is asked for
 // now, too, and else the stricter of then and now counts.
 func decide(c toolset.Call, of program) execpolicy.Verdict {
-	p, ok := policy(c.Place.Config)
+	p, ok := policy(c.Place.Config, of.elevated)
 	if !ok {
 		return execpolicy.Verdict{Action: execpolicy.Run, Text: of.text}
 	}
@@ -42,10 +70,11 @@ func decide(c toolset.Call, of program) execpolicy.Verdict {
 		path = sandbox.Path
 	}
 	host := execpolicy.System(path, filepath.Join(cmp.Or(of.command.Workspace, of.command.Workdir), of.cwd))
-	v := p.Decide(of.text, host, false)
+	guard := c.Outside && c.Place.Config.GetExternalGuard().GetHost() && (of.elevated || c.Place.Config.GetSandboxMode() == string(sandbox.Off))
+	v := p.Decide(of.text, host, guard)
 	if c.Asks && v.Action == execpolicy.Run {
 		p.Ask = execpolicy.AskAlways
-		v = p.Decide(of.text, host, false)
+		v = p.Decide(of.text, host, guard)
 	}
 	return v
 }
@@ -70,7 +99,7 @@ func asks(c toolset.Call, parse func(toolset.Call) (program, error)) bool {
 
 // verdict decides on a call; false when its arguments are wrong, and nothing is decided.
 func verdict(c toolset.Call, parse func(toolset.Call) (program, error)) (execpolicy.Verdict, bool) {
-	if _, ok := policy(c.Place.Config); !ok {
+	if _, ok := policy(c.Place.Config, false); !ok && c.Place.Config.GetElevated() == nil {
 		return execpolicy.Verdict{}, false
 	}
 	p, err := parse(c)
@@ -90,15 +119,19 @@ func summary(command string) string {
 const maxUsed = 64
 
 // used are the entries that have let a command run; nil: none.
-func used(c *registrypb.TurnConfig, shown string, v execpolicy.Verdict) *registrypb.ExecUse {
+func used(c *registrypb.TurnConfig, p program, v execpolicy.Verdict) *registrypb.ExecUse {
 	if v.Action != execpolicy.Run || len(v.Used) == 0 {
 		return nil
 	}
 	slices.Sort(v.Used)
-	out := &registrypb.ExecUse{Command: summary(shown)}
+	list := c.GetExec().GetAllowlist()
+	if p.elevated {
+		list = c.GetElevated().GetExec().GetAllowlist()
+	}
+	out := &registrypb.ExecUse{Command: summary(p.shown)}
 	for _, i := range slices.Compact(v.Used) {
 		if len(out.GetEntries()) < maxUsed {
-			out.Entries = append(out.Entries, c.GetExec().GetAllowlist()[i])
+			out.Entries = append(out.Entries, list[i])
 		}
 	}
 	return out

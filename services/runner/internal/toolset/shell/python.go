@@ -54,7 +54,8 @@ func (p Python) parse(c toolset.Call) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	command, err := p.Tool.command(c, timeout)
+	command := p.Tool.command(c, timeout)
+	err = p.Tool.confine(c, &command)
 	return program{shown: code, text: line, command: command, shorten: true}, err
 }
 

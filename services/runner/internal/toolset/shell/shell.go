@@ -48,7 +48,7 @@ type Tool struct {
 	// Sandbox returns the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (Sandbox, error)
 	// Approvals asks people; nil refuses what has to be asked.
-	Approvals Approvals
+	Approvals toolset.Approvals
 	// Agent is the program `agent`, as programs in the sandbox see it; empty: they
 	// look for it in the usual places.
 	Agent  string
@@ -63,6 +63,7 @@ type Tool struct {
 	// long one may run whose call does not say it; 0: sandbox.DefaultTimeout.
 	background bool
 	timeout    time.Duration
+	elevated   bool // commands may ask to run outside of the sandbox
 }
 
 // Spec implements [toolset.Tool].
@@ -71,6 +72,9 @@ func (t *Tool) Spec() toolset.Spec {
 	if t.background {
 		more = `,"background":{"type":"boolean","description":"start it and go on at once: the tool process reads, ends and lists what runs, and a message comes at its end"},` +
 			`"yield_seconds":{"type":"number","description":"wait for it so long, then let it go on in the background; 0 waits for its end"}`
+	}
+	if t.elevated {
+		more += `,"elevated":{"type":"boolean","description":"run it outside of the sandbox, on the machine itself, where that is needed; a person may be asked"}`
 	}
 	return toolset.Spec{
 		Name:        Name,
@@ -92,6 +96,7 @@ func (t *Tool) In(c *registrypb.TurnConfig, offers func(name string) bool) tools
 	in := *t
 	in.timeout = c.GetProcesses().GetTimeout().AsDuration()
 	in.background = t.Processes != nil && c.GetProcesses().GetMax() > 0 && !c.GetCreatesAgents() && offers(ProcessName)
+	in.elevated = refusesElevated(c) == nil
 	return &in
 }
 
@@ -107,7 +112,11 @@ func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 // execute is the one way in which tools run programs.
 func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.Result {
 	config := c.Place.Config
-	box, err := t.Sandbox(config.GetSandboxMode())
+	mode := config.GetSandboxMode()
+	if p.elevated {
+		mode = string(sandbox.Off)
+	}
+	box, err := t.Sandbox(mode)
 	if err != nil {
 		return toolset.Failed(fault.From(err).What)
 	}
@@ -118,11 +127,11 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 	case execpolicy.Refuse:
 		return toolset.Failed("nothing was run: " + v.Why)
 	case execpolicy.Question:
-		if err := ask(ctx, t.Approvals, c, p.shown, command, v); err != nil {
+		if err := ask(ctx, t.Approvals, c, p, command, v); err != nil {
 			return toolset.Failed(err.Error())
 		}
 	}
-	use := used(config, p.shown, v)
+	use := used(config, p, v)
 	if config.GetCreatesAgents() {
 		socket, err := broker.Listen(ctx, command.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
 			return create(ctx, t.Approvals, c, command.Workdir, r)
