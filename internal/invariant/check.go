@@ -179,6 +179,7 @@ func (c *check) agent(a *snapshot.Agent) {
 		c.i41(a)
 	}
 	c.i24(a)
+	c.i40i42(a)
 	for _, d := range a.All() {
 		if !sound(d) {
 			continue

@@ -2,7 +2,7 @@
 // a home, at the places where its messages went, and in the answers that its clients got,
 // whatever has crashed before.
 //
-// There is one small function for each invariant, I1 to I24, and I41, named by its number
+// There is one small function for each invariant, I1 to I24, and I40 to I42, named by its number
 // in files of the same name. Check runs those that look at a home, at work or
 // not; Drain and StopStart are those that need running services; Resources is
 // for those about what a process leaves behind. Each answers findings: which
@@ -17,7 +17,7 @@
 //	I6  one holder per token    I13 the backlog drains      I20 stop, start, who has work
 //	I7  acks never pass, fall   I14 contexts are separate
 //	I21 one event per key       I23 key and conversation    I24 epochs and sessions
-//	I41 one event per process
+//	I40 no call without its yes I41 one event per process   I42 one step per answer
 //
 // What is harmless alone is a warning: a line that a crash left out of
 // events.jsonl, a file of an interrupted write. It is looked for where nobody works.

@@ -55,7 +55,7 @@ func read(ctx context.Context, url string, o snapshot.Options, out *snapshot.Hom
 		return err
 	}
 	l := &loader{ctx: ctx, tx: tx, o: o, agents: map[string]*snapshot.Agent{}, threads: map[[2]string]*snapshot.DB{}}
-	for _, read := range []func(*snapshot.Home) error{l.format, l.all, l.events, l.account, l.journal, l.sessions, l.leases} {
+	for _, read := range []func(*snapshot.Home) error{l.format, l.all, l.events, l.account, l.journal, l.asked, l.sessions, l.leases} {
 		if err := read(out); err != nil {
 			return err
 		}

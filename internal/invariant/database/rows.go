@@ -85,6 +85,35 @@ func (l *loader) journal(*snapshot.Home) error {
 		})
 }
 
+// asked reads what people were asked for calls. The database of an earlier build does not mark errors, or has no questions.
+func (l *loader) asked(*snapshot.Home) error {
+	var marks, questions bool
+	if err := l.tx.QueryRow(l.ctx, `SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('step') AND attname = 'is_error'),
+		to_regclass('question') IS NOT NULL`).Scan(&marks, &questions); err != nil || !marks || !questions {
+		return err
+	}
+	var s snapshot.Asked
+	if err := l.rows("(SELECT * FROM step WHERE asks AND summary <> '') AS asked", "turn, key, state, is_error", "turn, key", []any{&s.Turn, &s.Key, &s.State, &s.IsError}, func(d *snapshot.DB) {
+		d.Asked = append(d.Asked, s)
+	}); err != nil {
+		return err
+	}
+	for _, kind := range []string{"approval", "question"} {
+		if err := l.each(kind, "agent_id, id, key, state", "agent_id, id", func(scan func(...any) error) error {
+			var agent string
+			p := snapshot.Prompt{Kind: kind}
+			err := scan(&agent, &p.ID, &p.Key, &p.State)
+			if a := l.agents[agent]; a != nil {
+				a.Prompts = append(a.Prompts, p)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sessions reads where messages came from, and what conversations have next to their events. The
 // database of an earlier build has no such tables.
 func (l *loader) sessions(*snapshot.Home) error {

@@ -33,9 +33,17 @@ type Home struct {
 	Shared bool
 }
 
+// Prompt is what a person was asked for a call: an approval, or a question.
+type Prompt struct {
+	Kind, ID string // approval or question
+	Key      string // of the call: of its turn and its step
+	State    string
+}
+
 // Agent is one agent of a home.
 type Agent struct {
 	ID      string
+	Prompts []Prompt // read after the journals
 	Dir     string
 	Inbox   *DB
 	Threads []*DB
@@ -86,6 +94,7 @@ type DB struct {
 	Dedupe        map[string]Dedupe
 	Turns         []Turn // by inbox id
 	Steps         []Step
+	Asked         []Asked    // without the rows of builds that did not mark errors
 	Deliveries    []Delivery // by event id
 	Origins       []Origin   // of an inbox, by inbox id
 	Processes     []Process  // of an inbox, by id
@@ -194,6 +203,12 @@ type Turn struct {
 // Step is a row of x_step.
 type Step struct {
 	Turn, Key, Kind, Class, State string
+}
+
+// Asked is a row of x_step of a call that a person is asked for.
+type Asked struct {
+	Turn, Key, State string
+	IsError          bool // nothing was done
 }
 
 // Delivery is a row of x_delivery.

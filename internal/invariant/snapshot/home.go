@@ -63,7 +63,48 @@ func Read(ctx context.Context, home layout.Home, o Options) (*Home, error) {
 	out.Leases, out.LeasesProblem = nil, ""
 	out.readLeases(ctx, home, o.Live)
 	out.wereHeld(before)
+	out.readPrompts(ctx, home, o.Live)
 	return out, nil
+}
+
+// readPrompts reads what people were asked. A ledger that cannot be read is a problem of the leases; one of an
+// earlier build has no such tables.
+func (h *Home) readPrompts(ctx context.Context, home layout.Home, live bool) {
+	if _, err := os.Stat(home.RegistryDB()); err != nil || h.LeasesProblem != "" {
+		return
+	}
+	c, done, err := Open(ctx, home.RegistryDB(), live)
+	if err != nil {
+		h.LeasesProblem = err.Error()
+		return
+	}
+	defer done()
+	agents := map[string]*Agent{}
+	for _, a := range h.Agents {
+		agents[a.ID] = a
+	}
+	for _, kind := range []string{"approval", "question"} {
+		there := false
+		err := each(ctx, c, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '"+kind+"'", func(*sql.Rows) error {
+			there = true
+			return nil
+		})
+		if err == nil && there {
+			err = each(ctx, c, "SELECT agent, id, key, state FROM "+kind+" ORDER BY id", func(r *sql.Rows) error {
+				var agent string
+				p := Prompt{Kind: kind}
+				err := r.Scan(&agent, &p.ID, &p.Key, &p.State)
+				if a := agents[agent]; a != nil {
+					a.Prompts = append(a.Prompts, p)
+				}
+				return err
+			})
+		}
+		if err != nil {
+			h.LeasesProblem = err.Error()
+			return
+		}
+	}
 }
 
 // read reads an agent; busy has room for those that may read at once.

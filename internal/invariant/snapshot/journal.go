@@ -1,6 +1,9 @@
 package snapshot
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -72,6 +75,14 @@ func (l *loader) journal() {
 		}
 		return err
 	})
+	if strings.Contains(l.there["x_step"], "is_error") {
+		l.table("x_step", "SELECT turn, key, state, is_error FROM x_step WHERE asks <> 0 AND summary <> ''", func(scan func(...any) error) error {
+			var s Asked
+			err := scan(&s.Turn, &s.Key, &s.State, &s.IsError)
+			d.Asked = append(d.Asked, s)
+			return err
+		})
+	}
 	l.table("x_delivery", "SELECT event_id, key, state, channel, provider_id, resolved, created_at FROM x_delivery ORDER BY event_id", func(scan func(...any) error) error {
 		var v Delivery
 		var created int64
