@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/testing/world"
+	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // Every alert asks for series that a real agentd shows when the thing has happened:
@@ -48,6 +51,13 @@ func TestAlertsAskForWhatIsThere(t *testing.T) {
 	}
 	address := free(t)
 	site, sink := world.NewSite(t, program(t)), world.NewSink(t)
+	if err := os.MkdirAll(site.Home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	broken := "mcp:\n  servers:\n    broken: {command: [/bin/false]}\n" // it ends whenever it is started
+	if err := os.WriteFile(filepath.Join(site.Home, "theclaw.yaml"), []byte(broken), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p := site.Start(t, append([]string{"all", "--metrics-listen", address}, flags...)...)
 	site.Serving(t, p, everything...)
 	away, _ := world.Outage(t)
@@ -62,8 +72,15 @@ func TestAlertsAskForWhatIsThere(t *testing.T) {
 	if _, err := site.Push(t.Context(), "a2", world.Peer("bob"), "say: into the dark", ""); err != nil {
 		t.Fatal(err)
 	}
+	site.Create(t, "a3", sink.Config()+"\nsandbox: {mode: \"off\"}\ntools: {exec: {ask: always}}")
+	if _, err := site.Push(t.Context(), "a3", world.Peer("bob"), "run: true", ""); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	if _, err := runnerv1.NewToolServiceClient(site.Dial(t, "runner", rpc.Identity{})).StartServer(ctx, &runnerv1.StartServerRequest{AgentId: "a1", Server: "broken"}); err != nil {
+		t.Fatal(err)
+	}
 	for wait := 10 * time.Millisecond; len(missing) > 0; wait = min(2*wait, time.Second) {
 		text := scrape(ctx, t, address)
 		for asked, series := range missing {

@@ -86,6 +86,7 @@ func (m maker) histogram(name, help string, buckets []float64, labels ...string)
 var (
 	fast = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5}
 	slow = []float64{.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+	long = []float64{1, 5, 15, 60, 300, 900, 3600, 14400, 86400} // of people
 )
 
 // setOrDrop sets a per-agent gauge, and drops its series at zero.
@@ -108,6 +109,9 @@ type RegistryMetrics struct {
 	Commits         *prometheus.CounterVec // durability: full, lazy
 	OpenDatabases   prometheus.Gauge       // handles in the LRU
 	DiskFree        prometheus.Gauge       // bytes free where the home is
+
+	approvals *prometheus.CounterVec
+	questions *prometheus.CounterVec
 }
 
 // NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
@@ -132,8 +136,18 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		Commits:       m.counter("store_commits_total", "Committed transactions by durability.", "durability"),
 		OpenDatabases: m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
 		DiskFree:      m.gauge("disk_free_bytes", "Bytes free on the disk of the home.").WithLabelValues(),
+		approvals:     m.counter("approvals_total", "Approvals that wait no more, by kind and decision: once, always, deny, expired.", "kind", "decision"),
+		questions:     m.counter("questions_total", "Questions that wait no more, by end: answered, expired, canceled.", "end"),
 	}
 }
+
+// AddApproval counts an approval that waits no more; decision: once, always, deny, expired.
+func (m *RegistryMetrics) AddApproval(kind, decision string) {
+	m.approvals.WithLabelValues(kind, decision).Inc()
+}
+
+// AddQuestion counts a question that waits no more; end: answered, expired, canceled.
+func (m *RegistryMetrics) AddQuestion(end string) { m.questions.WithLabelValues(end).Inc() }
 
 // RunnerMetrics are the runner's.
 type RunnerMetrics struct {
@@ -148,6 +162,15 @@ type RunnerMetrics struct {
 	mcp     *prometheus.GaugeVec
 	restart *prometheus.CounterVec
 
+	tools, layers labelSet
+	calls         *prometheus.CounterVec
+	toolTime      *prometheus.HistogramVec
+	denied, cut   *prometheus.CounterVec
+	waits         *prometheus.GaugeVec
+	waitTime      *prometheus.HistogramVec
+	processes     *prometheus.GaugeVec
+	egressRefused prometheus.Counter
+
 	TurnsActive prometheus.Gauge // turns being worked on now
 }
 
@@ -155,15 +178,23 @@ type RunnerMetrics struct {
 func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 	m := newMaker(r, "runner")
 	return &RunnerMetrics{
-		turn:        m.histogram("turn_duration_seconds", "Time of a turn from claim to fate, by outcome.", slow, "outcome"),
-		step:        m.histogram("step_duration_seconds", "Time of a model call or a tool, by kind.", slow, "kind"),
-		tokens:      m.counter("tokens_total", "Model tokens by direction (input, output, cached, cache_write, reasoning).", "direction", "provider", "model"),
-		cost:        m.counter("cost_total", "What model answers cost by the prices in providers.yaml; answers without a price are left out.", "provider", "model"),
-		retries:     m.counter("model_retries_total", "Repeated model calls by error class.", "class"),
-		sandbox:     m.gauge("sandbox_info", "Always 1; the label names the probed sandbox level.", "level"),
-		mcp:         m.gauge("mcp_state", "MCP servers by state: starting, up, retrying, down, auth.", "server", "state"),
-		restart:     m.counter("mcp_restarts_total", "Starts of MCP servers that had ended.", "server"),
-		TurnsActive: m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),
+		turn:          m.histogram("turn_duration_seconds", "Time of a turn from claim to fate, by outcome.", slow, "outcome"),
+		step:          m.histogram("step_duration_seconds", "Time of a model call or a tool, by kind.", slow, "kind"),
+		tokens:        m.counter("tokens_total", "Model tokens by direction (input, output, cached, cache_write, reasoning).", "direction", "provider", "model"),
+		cost:          m.counter("cost_total", "What model answers cost by the prices in providers.yaml; answers without a price are left out.", "provider", "model"),
+		retries:       m.counter("model_retries_total", "Repeated model calls by error class.", "class"),
+		sandbox:       m.gauge("sandbox_info", "Always 1; the label names the probed sandbox level.", "level"),
+		mcp:           m.gauge("mcp_state", "MCP servers by state: starting, up, retrying, down, auth.", "server", "state"),
+		restart:       m.counter("mcp_restarts_total", "Starts of MCP servers that had ended.", "server"),
+		calls:         m.counter("tool_calls_total", "Calls of tools by tool, class and outcome: ok, error, denied, invalid, in_doubt.", "tool", "class", "outcome"),
+		toolTime:      m.histogram("tool_seconds", "Time of a call by tool, waits for people included.", slow, "tool"),
+		denied:        m.counter("tool_denied_total", "Calls of tools that a layer of the policy does not allow, by layer.", "layer"),
+		cut:           m.counter("tool_truncated_total", "Results that were shortened for the model, by tool.", "tool"),
+		waits:         m.gauge("waits", "Calls that wait for a person, by kind: question, approval.", "kind"),
+		waitTime:      m.histogram("wait_seconds", "Time of a wait by kind and end: answered, refused, expired, interrupted.", long, "kind", "end"),
+		processes:     m.gauge("processes", "Programs in the background by state: starting, running.", "state"),
+		egressRefused: m.counter("egress_refused_total", "Connections of programs to hosts that sandbox.network does not name.").WithLabelValues(),
+		TurnsActive:   m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),
 	}
 }
 
@@ -176,6 +207,45 @@ func (m *RunnerMetrics) ObserveTurn(outcome string, d time.Duration) {
 func (m *RunnerMetrics) ObserveStep(kind string, d time.Duration) {
 	m.step.WithLabelValues(kind).Observe(d.Seconds())
 }
+
+// AddCall records a call of a tool; class: read, idempotent, effect; outcome: ok, error, denied, invalid, in_doubt.
+func (m *RunnerMetrics) AddCall(tool, class, outcome string, d time.Duration) {
+	tool = m.tools.name(tool)
+	m.calls.WithLabelValues(tool, class, outcome).Inc()
+	m.toolTime.WithLabelValues(tool).Observe(d.Seconds())
+}
+
+// AddDenied counts a call that a layer of the policy does not allow.
+func (m *RunnerMetrics) AddDenied(layer string) {
+	m.denied.WithLabelValues(m.layers.name(layer)).Inc()
+}
+
+// AddTruncated counts a result that was shortened for the model.
+func (m *RunnerMetrics) AddTruncated(tool string) {
+	m.cut.WithLabelValues(m.tools.name(tool)).Inc()
+}
+
+// WaitBegins notes that a call waits for a person; kind: question, approval.
+func (m *RunnerMetrics) WaitBegins(kind string) { m.waits.WithLabelValues(kind).Inc() }
+
+// WaitEnds notes that it waits no more; end: answered, refused, expired, interrupted.
+func (m *RunnerMetrics) WaitEnds(kind, end string, d time.Duration) {
+	m.waits.WithLabelValues(kind).Dec()
+	m.waitTime.WithLabelValues(kind, end).Observe(d.Seconds())
+}
+
+// ProcessState notes that a program in the background has another state; empty: it is over, or was none.
+func (m *RunnerMetrics) ProcessState(from, to string) {
+	if from != "" {
+		m.processes.WithLabelValues(from).Dec()
+	}
+	if to != "" {
+		m.processes.WithLabelValues(to).Inc()
+	}
+}
+
+// AddEgressRefused counts a connection of a program to a host that is not allowed.
+func (m *RunnerMetrics) AddEgressRefused() { m.egressRefused.Inc() }
 
 // AddTokens counts tokens; direction: input, output, cached,
 // cache_write, reasoning.

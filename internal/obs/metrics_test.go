@@ -32,6 +32,8 @@ func touchAll(r prometheus.Registerer) {
 	reg.Commits.WithLabelValues("full").Inc()
 	reg.OpenDatabases.Set(2)
 	reg.DiskFree.Set(1 << 30)
+	reg.AddApproval("exec", "once")
+	reg.AddQuestion("answered")
 	run := obs.NewRunnerMetrics(r)
 	run.ObserveTurn("replied", time.Second)
 	run.ObserveStep("model", time.Second)
@@ -41,6 +43,13 @@ func touchAll(r prometheus.Registerer) {
 	run.SetSandboxLevel("full")
 	run.ServerState("github", "starting", "up")
 	run.AddServerRestart("github")
+	run.AddCall("exec", "effect", "ok", time.Second)
+	run.AddDenied("home")
+	run.AddTruncated("exec")
+	run.WaitBegins("approval")
+	run.WaitEnds("approval", "answered", time.Second)
+	run.ProcessState("", "running")
+	run.AddEgressRefused()
 	run.TurnsActive.Set(1)
 	del := obs.NewDelivererMetrics(r)
 	del.ObserveDelivery("xgw", "sent", time.Second)
@@ -58,7 +67,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 22 {
+	if err != nil || len(families) != 32 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {

@@ -183,10 +183,10 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
 	})
 	s.questions = approvals.NewQuestions(approvals.QuestionDeps{
-		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Wakes: p.wakes,
+		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes,
 	})
 	cancelWaits := func(ctx context.Context, agent, turn, by string) error {
 		return errors.Join(s.approvals.Cancel(ctx, agent, turn), s.questions.Cancel(ctx, agent, turn, by))

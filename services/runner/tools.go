@@ -16,7 +16,7 @@ import (
 func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent string, secrets secret.Source) (*toolset.Tools, error) {
 	workdirs := shell.NewWorkdirSync(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
 	exec := &shell.Tool{
-		Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs, Processes: processes,
+		Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs, Processes: processes, Meter: d.Metrics,
 	}
 	tools := []toolset.Tool{
 		exec,

@@ -24,6 +24,7 @@
 package approvals
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -97,6 +98,14 @@ type Wakes interface {
 	Again() <-chan time.Time
 }
 
+// Meter counts; [obs.RegistryMetrics] does.
+type Meter interface {
+	// AddApproval counts one that waits no more; decision: once, always, deny, expired.
+	AddApproval(kind, decision string)
+	// AddQuestion counts one that waits no more; end: answered, expired, canceled.
+	AddQuestion(end string)
+}
+
 // Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
@@ -105,6 +114,7 @@ type Deps struct {
 	Turns     Turns
 	Leases    Leases
 	Approvals store.Approvals
+	Meter     Meter // nil: nothing is counted
 	Wakes     Wakes
 	Life      time.Duration // how long a question waits for an answer; 0: as the settings of its agent say
 	Make      Make
@@ -238,6 +248,13 @@ func (s *Service) settings(ctx context.Context, agent string) (*agentdir.Agent, 
 func (s *Service) put(ctx context.Context, a store.Approval, was string, policy *store.ExecPolicy) error {
 	err := s.Approvals.PutApproval(ctx, a, was, policy)
 	if err == nil {
+		if s.Meter != nil && was == pending && a.State != pending {
+			decision := a.Decision
+			if a.State == expired { // also one that was closed
+				decision = expired
+			}
+			s.Meter.AddApproval(cmp.Or(a.Kind, kindExec), decision)
+		}
 		s.Wakes.ApprovalChanged()
 		return nil
 	}

@@ -91,9 +91,19 @@ func together(n int, step func(int) *registrypb.Step) int {
 	return n
 }
 
-// Meter counts.
+// Meter counts. The label of a tool is its name for policies; all tools of a server have one, and names that are
+// none have one.
 type Meter interface {
 	ObserveStep(kind string, d time.Duration)
+	// AddCall counts a call with its outcome: ok, error, denied, invalid, in_doubt.
+	AddCall(tool, class, outcome string, d time.Duration)
+	// AddDenied counts a call that a layer of the policy does not allow.
+	AddDenied(layer string)
+	// AddTruncated counts a result that was shortened.
+	AddTruncated(tool string)
+	// WaitBegins and WaitEnds are about calls that wait for a person; the kinds are those of [Prompt].
+	WaitBegins(kind string)
+	WaitEnds(kind, end string, d time.Duration)
 }
 
 // Calls makes the calls of one turn. All fields but Trace are required.
@@ -232,6 +242,7 @@ func (c *Calls) uses(ctx context.Context, key func(n int) string, calls []model.
 			outside = c.outside(first)
 		}
 		u.call.Asks, u.call.Outside = u.row.GetAsks(), outside
+		u.call.truncated = func() { c.Meter.AddTruncated(c.Set.label(u.call.Name)) }
 		u.call.Prompt = func(p Prompt) func(string) { return c.prompt(u, p) }
 		uses[i] = u
 	}
@@ -263,6 +274,7 @@ func (c *Calls) group(ctx context.Context, group []*use, begun string) error {
 		first.done = proto.CloneOf(first.row)
 		first.done.State, first.done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, Problem(Unknown)
 		c.Logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", first.made.Name, begun)
+		c.count(first, 0)
 	} else {
 		first.call.Progress = c.Watcher.Progress(first.watched())
 		err = c.make(ctx, open)
@@ -302,6 +314,7 @@ func (c *Calls) make(ctx context.Context, open []*use) (err error) {
 		if u.done != nil {
 			took := u.done.GetDuration().AsDuration()
 			c.Meter.ObserveStep("tool", took)
+			c.count(u, took)
 			c.Logf("INFO", "tool: %s (%s) %d ms", u.made.Name, u.row.GetKey(), took.Milliseconds())
 		}
 	}

@@ -38,6 +38,9 @@ func ResultChars(c *registrypb.TurnConfig) int {
 // is, in words behind a semicolon for the note about what is left out. Where it cannot be written it returns nothing:
 // a result without it is better than none.
 func Complete(c Call, text string) string {
+	if c.truncated != nil {
+		c.truncated()
+	}
 	name, err := outputdir.Write(c.Place.Config.GetWorkdir(), toolpolicy.Canonical(c.Name), c.Key, text, Keep(c.Place.Config))
 	if err != nil {
 		return ""

@@ -148,6 +148,8 @@ type Call struct {
 	Progress func(text string)
 	// Prompt is [Call.Prompted]; nil: it is not reported.
 	Prompt func(p Prompt) (closed func(end string))
+	// truncated counts a result that is shortened; nil: it is not counted.
+	truncated func()
 }
 
 // Prompted reports that the call begins to wait for a person, from any goroutine. The function that it returns is called

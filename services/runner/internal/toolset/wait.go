@@ -1,6 +1,9 @@
 package toolset
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Waits are the means of a call that waits for a person. It belongs to one turn, and all its
 // methods are called from the goroutine that runs the call.
@@ -61,8 +64,12 @@ type Prompt struct {
 	Text string
 }
 
-// prompt reports a wait of a call to the watcher.
+// prompt reports a wait of a call to the watcher and to the meter.
 func (c *Calls) prompt(u *use, p Prompt) func(end string) {
-	closed := c.Watcher.Prompt(u.watched(), p)
-	return func(string) { closed() }
+	closed, begun := c.Watcher.Prompt(u.watched(), p), time.Now()
+	c.Meter.WaitBegins(p.Kind)
+	return func(end string) {
+		c.Meter.WaitEnds(p.Kind, end, time.Since(begun))
+		closed()
+	}
 }

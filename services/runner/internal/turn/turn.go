@@ -90,6 +90,12 @@ type Background interface {
 	Cancel()
 }
 
+// Meter counts; [obs.RunnerMetrics] does.
+type Meter interface {
+	modelcall.Meter
+	toolset.Meter
+}
+
 // Driver works on turns. All fields but Root, Memory, Sessions and Trace are required and shared by
 // all turns.
 type Driver struct {
@@ -107,7 +113,7 @@ type Driver struct {
 	// Sources make prompts.
 	Sources prompt.Sources
 	Trace   *tracing.Tracer // nil: no traces
-	Meter   modelcall.Meter
+	Meter   Meter
 	Logger  *slog.Logger
 }
 

@@ -30,9 +30,15 @@ func (t *Tool) permit(c toolset.Call, command *sandbox.Command) error {
 			guard.Allow = append(guard.Allow, p)
 		}
 	}
-	through := proxy.New(hosts, guard, once(func(host string) {
+	logged := once(func(host string) {
 		t.logger().InfoContext(context.Background(), "a command wanted to reach a host that sandbox.network does not name", "agent_id", c.Place.AgentID, "host", host)
-	}))
+	})
+	through := proxy.New(hosts, guard, func(host string) {
+		if t.Meter != nil {
+			t.Meter.AddEgressRefused()
+		}
+		logged(host)
+	})
 	command.Through(through.Serve)
 	return nil
 }

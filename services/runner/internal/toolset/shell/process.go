@@ -63,6 +63,8 @@ type Processes struct {
 	journal Journal
 	hold    func(ctx context.Context, agentID string) (Held, error)
 	log     *slog.Logger
+	// Meter counts; nil: nothing is counted.
+	Meter Meter
 
 	mu      sync.Mutex
 	running map[string][]*process // by agent, the oldest first
@@ -285,15 +287,29 @@ func (ps *Processes) remove(p *process) {
 	}
 }
 
+func (ps *Processes) count(from, to string) {
+	if ps.Meter != nil {
+		ps.Meter.ProcessState(from, to)
+	}
+}
+
 // live waits for the end of a process that is recorded, and records that.
 func (ps *Processes) live(p *process, starting bool, after func(context.Context) error) {
 	h := p.held
 	defer ps.release(h, p)
 	defer close(p.done)
 	defer context.AfterFunc(h.Ctx, func() { p.cancel(context.Cause(h.Ctx)) })()
+	state := "running"
+	if starting {
+		state = "starting"
+	}
+	ps.count("", state)
+	defer func() { ps.count(state, "") }()
 	if starting {
 		select {
 		case <-p.started:
+			ps.count(state, "running")
+			state = "running"
 			if err := ps.record(h, p, registrypb.ProcessState_PROCESS_STATE_RUNNING, "", false); err != nil {
 				ps.log.Warn("start of a process not recorded", "agent_id", p.call.Place.AgentID, "process", p.id, "error", fault.Chain(err))
 			}
@@ -307,15 +323,15 @@ func (ps *Processes) live(p *process, starting bool, after func(context.Context)
 		p.cancel(errByStop)
 		<-p.exited
 	}
-	state, tail := p.end()
+	how, tail := p.end()
 	if err := after(h.Ctx); err != nil {
 		tail = p.note(err.Error())
 	}
 	p.mu.Lock()
 	seen := p.watchers > 0
-	p.ending, p.state = true, state
+	p.ending, p.state = true, how
 	p.mu.Unlock()
-	if err := ps.record(h, p, state, tail, seen); err != nil { // the registry gives it up with the next lease
+	if err := ps.record(h, p, how, tail, seen); err != nil { // the registry gives it up with the next lease
 		ps.log.Warn("end of a process not recorded", "agent_id", p.call.Place.AgentID, "process", p.id, "error", fault.Chain(err))
 	}
 }

@@ -43,6 +43,15 @@ type Sandbox interface {
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 }
 
+// Meter counts; [obs.RunnerMetrics] does.
+type Meter interface {
+	// AddEgressRefused counts a connection to a host that is not allowed.
+	AddEgressRefused()
+	// ProcessState notes that a program in the background has another state: starting, running; empty: it is over, or was
+	// none.
+	ProcessState(from, to string)
+}
+
 // Tool implements [toolset.Tool] and [toolset.Varying].
 type Tool struct {
 	// Sandbox returns the sandbox for a mode of the configuration.
@@ -56,6 +65,8 @@ type Tool struct {
 	// Workdirs brings and keeps working directories that move between machines; nil: they
 	// do not.
 	Workdirs *WorkdirSync
+	// Meter counts; nil: nothing is counted.
+	Meter Meter
 	// Processes are the programs in the background; nil: every command is waited for.
 	Processes *Processes
 

@@ -300,6 +300,9 @@ type Journal struct {
 	Said      []string
 	Writes    int
 	Unwritten []*registrypb.Step
+	// Counted are the calls in the order in which they have ended: tool, class and outcome, and before that by which
+	// layer it is denied.
+	Counted []string
 }
 
 // Write implements [toolset.Journal].
@@ -334,3 +337,20 @@ func (*Journal) ToolEnd(toolset.Shown) {}
 
 // ObserveStep implements [toolset.Meter].
 func (*Journal) ObserveStep(string, time.Duration) {}
+
+// AddCall implements [toolset.Meter].
+func (j *Journal) AddCall(tool, class, outcome string, _ time.Duration) {
+	j.Counted = append(j.Counted, tool+" "+class+" "+outcome)
+}
+
+// AddDenied implements [toolset.Meter].
+func (j *Journal) AddDenied(layer string) { j.Counted = append(j.Counted, "denied by "+layer) }
+
+// AddTruncated implements [toolset.Meter].
+func (*Journal) AddTruncated(string) {}
+
+// WaitBegins implements [toolset.Meter].
+func (*Journal) WaitBegins(string) {}
+
+// WaitEnds implements [toolset.Meter].
+func (*Journal) WaitEnds(string, string, time.Duration) {}
