@@ -97,7 +97,7 @@ func TestStream(t *testing.T) {
 	live := make(chan []*runnerpb.StreamRunResponse)
 	go func() { live <- stream(t, r, run, 0) }()
 	close(gate)
-	const want = "lifecycle/start assistant/delta tool/start tool/update tool/end assistant/delta assistant/delta lifecycle/end"
+	const want = "lifecycle/start assistant/delta tool/start tool/update tool/result assistant/delta assistant/delta lifecycle/end"
 	items := <-live
 	if got := shape(items); got != want {
 		t.Fatalf("live: %s", got)
@@ -110,7 +110,7 @@ func TestStream(t *testing.T) {
 	}
 	r.stop()
 	r = w.runner(script)
-	if got := shape(stream(t, r, run, 0)); got != "lifecycle/start assistant/delta tool/start tool/end assistant/delta lifecycle/end" {
+	if got := shape(stream(t, r, run, 0)); got != "lifecycle/start assistant/delta tool/start tool/result assistant/delta lifecycle/end" {
 		t.Errorf("from the journal: %s", got)
 	}
 	rest := stream(t, r, run, items[5].GetSeq())

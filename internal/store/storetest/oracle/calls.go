@@ -167,7 +167,7 @@ func on(behind int64, c Call) Call {
 func step(n int, kind, class, state string) store.Step {
 	s := store.Step{
 		Seq: n, Kind: kind, Key: fmt.Sprint(kind, ":", n), Class: class, State: state, Name: "p/m", CallID: fmt.Sprint("c", n), Arguments: "{}", RequestSHA256: []byte{1},
-		Summary: fmt.Sprint("read ", n), External: class == store.ClassRead,
+		Summary: fmt.Sprint("read ", n), External: n == 1,
 	}
 	if state != store.StepIntent {
 		s.Result, s.Duration, s.Usage = []byte("of "+state), time.Second, store.Usage{Input: 5, Output: 2, CachedInput: 3, Reasoning: 1, CacheWrite: 1}

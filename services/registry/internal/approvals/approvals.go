@@ -114,7 +114,7 @@ type Deps struct {
 	Turns     Turns
 	Leases    Leases
 	Approvals store.Approvals
-	Meter     Meter // nil: nothing is counted
+	Meter     Meter
 	Wakes     Wakes
 	Life      time.Duration // how long a question waits for an answer; 0: as the settings of its agent say
 	Make      Make
@@ -248,7 +248,7 @@ func (s *Service) settings(ctx context.Context, agent string) (*agentdir.Agent, 
 func (s *Service) put(ctx context.Context, a store.Approval, was string, policy *store.ExecPolicy) error {
 	err := s.Approvals.PutApproval(ctx, a, was, policy)
 	if err == nil {
-		if s.Meter != nil && was == pending && a.State != pending {
+		if was == pending && a.State != pending {
 			decision := a.Decision
 			if a.State == expired { // also one that was closed
 				decision = expired

@@ -53,7 +53,7 @@ type QuestionDeps struct {
 	Leases    Leases
 	Questions store.Questions
 	Approvals store.Approvals
-	Meter     Meter // nil: nothing is counted
+	Meter     Meter
 	Wakes     Wakes
 }
 
@@ -193,7 +193,7 @@ func (s *Questions) roomToAsk(ctx context.Context, agent string) error {
 func (s *Questions) put(ctx context.Context, q store.Question, was string) error {
 	err := s.Questions.PutQuestion(ctx, q, was)
 	if err == nil {
-		if s.Meter != nil && was == store.QuestionPending && q.State != was {
+		if was == store.QuestionPending && q.State != was {
 			s.Meter.AddQuestion(q.State)
 		}
 		s.Wakes.ApprovalChanged()
