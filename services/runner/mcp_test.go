@@ -173,6 +173,28 @@ func TestMCPServer(t *testing.T) {
 	}
 }
 
+// A program below one of the paths of its server runs, and a start of a server that is up reports its tools again.
+func TestMCPProgramInPaths(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "server"), self, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMCP(t, "    good: {command: ['"+dir+"/server'], paths: ['"+dir+"'], env: {MCPTEST: good}}\n", "")
+	for range 2 {
+		if s := m.start("good"); s.GetState() != runnerpb.ServerState_SERVER_STATE_UP || s.GetTools() != 10 {
+			t.Fatalf("started: %v", s)
+		}
+		_, err := registrypb.NewHomeServiceClient(m.conn).SetHomeValue(t.Context(), &registrypb.SetHomeValueRequest{Path: []string{"mcp", "servers", "other"}, Value: "{command: ['true']}"})
+		if pins, _ := m.listed("good"); len(pins) != 10 || err != nil {
+			t.Errorf("%d pins, %v", len(pins), err)
+		}
+	}
+}
+
 // A call reports progress, and is canceled with its run.
 func TestMCPProgressAndCancel(t *testing.T) {
 	m := newMCP(t, goodServer, "")

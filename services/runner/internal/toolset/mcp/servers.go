@@ -229,8 +229,16 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if _, err := one.acquire(ctx, p); err == nil {
-		one.release()
+	before := one.show().GetState() == runnerpb.ServerState_SERVER_STATE_UP
+	x, err := one.acquire(ctx, p)
+	if err != nil {
+		return one.show(), nil // it says why
+	}
+	defer one.release()
+	if before { // its start has reported its tools, which the registry may have forgotten since
+		if err := one.list(ctx, x, p.server); err != nil {
+			return nil, err
+		}
 	}
 	return one.show(), nil
 }

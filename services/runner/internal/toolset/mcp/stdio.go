@@ -122,7 +122,9 @@ func (s *server) command(p launch) (c sandbox.Command, mode string, err error) {
 	// A program that is not where those of the system are is shown, and nothing around it.
 	if path, err := exec.LookPath(c.Argv[0]); err == nil && filepath.IsAbs(path) && !slices.Contains(strings.Split(sandbox.Path, ":"), filepath.Dir(path)) {
 		c.Argv[0] = path
-		c.ReadOnly = append(c.ReadOnly, path)
+		if !slices.ContainsFunc(append(c.ReadOnly, c.Workdir), func(dir string) bool { return strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/") }) {
+			c.ReadOnly = append(c.ReadOnly, path)
+		}
 	}
 	if len(cfg.GetNetworkHosts()) > 0 && !c.Network && mode != string(sandbox.Off) {
 		hosts, err := egress.Parse(cfg.GetNetworkHosts())
