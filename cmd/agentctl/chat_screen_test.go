@@ -271,7 +271,7 @@ func TestChatColors(t *testing.T) {
 			m.typed(text)
 			m.shows("you: "+text, "tokens in", "> Say something to a1")
 		}
-		m.shows("Code\n  func main", "the page\n", "──┼──", "▸ bash_exec", "1 tool")
+		m.shows("Code\n  func main", "the page\n", "──┼──", "▸ exec", "1 tool")
 		e := ""
 		m.until(func() bool { // the background is known a moment later
 			e = m.do("capture-pane", "-p", "-e")
@@ -360,7 +360,7 @@ func TestChatAsks(t *testing.T) {
 	plain.typed("use a tool")
 	plain.shows("a1 asks whether it may run this, once (", "y or n:")
 	plain.typed("y")
-	t.Log(plain.shows("approved, once: ", "bash_exec: ok\nfrom-the-tool", "a1: The tool has said it.", "you:"))
+	t.Log(plain.shows("approved, once: ", "exec: ok\nfrom-the-tool", "a1: The tool has said it.", "you:"))
 	if e := plain.do("capture-pane", "-p", "-e"); strings.Contains(e, "\x1b") {
 		t.Errorf("an escape sequence: %q", e)
 	}

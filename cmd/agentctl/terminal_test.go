@@ -167,7 +167,7 @@ func TestChatStreams(t *testing.T) {
 	m.do("send-keys", "use a tool", "Enter")
 	m.shows("▸ thought for ", "▸ exec echo from-the-tool · ok · ", "s\n", "a1: The tool has said it.", "42 tokens in, 14 out", " · 1 tool")
 	m.do("send-keys", "C-o")
-	m.shows("▾ thought for", "┆ a tool is needed here", "▾ bash_exec", "┆ $ echo from-the-tool", "┆ # to see", "┆ from-the-tool")
+	m.shows("▾ thought for", "┆ a tool is needed here", "▾ exec", "┆ $ echo from-the-tool", "┆ # to see", "┆ from-the-tool")
 	m.do("send-keys", "C-o")
 	m.hides("┆", "▾")
 

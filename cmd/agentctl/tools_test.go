@@ -88,7 +88,7 @@ func TestToolsWorkOnFiles(t *testing.T) {
 	}
 	said := done(t, do, "explain", "a1", "1").out
 	for _, want := range []string{
-		`tool read {"path":"add.sh"}: answered {"text":"add() { echo $(($1 - $2)); }`,
+		`read add.sh (read): answered {"text":"add() { echo $(($1 - $2)); }`,
 		`edited add.sh: replaced 1 occurrence, in line 1`,
 	} {
 		if !strings.Contains(strings.ReplaceAll(said, `\"`, `"`), want) {
@@ -145,7 +145,7 @@ func TestFirstTask(t *testing.T) {
 	}
 	said := strings.ReplaceAll(done(t, do, "explain", "work", "1", "--diff").out, `\"`, `"`)
 	for _, want := range []string{
-		"tool find", "tool read", "tool web_fetch", "tool edit", "tool bash_exec", `"status":200`, "replaced 1 occurrence",
+		": find ", ": read ", ": web_fetch ", "its result is text from outside", ": edit ", ": exec ", `"status":200`, "replaced 1 occurrence",
 		"\n-add() { echo $(($1 - $2)); }\n+add() { echo $(($1 + $2)); }\n",
 	} {
 		if !strings.Contains(said, want) {
