@@ -58,6 +58,7 @@ var onlyIn = []struct {
 	{"github.com/jedib0t/go-pretty", []string{"cmd", "bench"}, "tables are printed by programs"},
 	{"github.com/schollz/progressbar", []string{"cmd", "bench"}, "progress is shown by programs"},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"services/runner"}, "only the runner talks to models"},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"services/runner/internal/toolset/mcp", "examples/mcp"}, "only the runner talks to servers of tools"},
 	{"modernc.org/sqlite", []string{"internal/store", "internal/invariant", "bench", "proofs/standin", "internal/testing"}, "databases are opened behind the storage contract; the checker and the programs beside ours see them from outside"},
 	{"modernc.org/libc", []string{"internal/store/sqlite/conn"}, "one room calls the engine; its memory is nobody else's business"},
 	{"go.opentelemetry.io", []string{"internal/obs/tracing"}, "what a span says is decided in one room"},

@@ -124,7 +124,7 @@ func TestKilledWhileStreaming(t *testing.T) {
 		return b.String()
 	}
 	rest := watch(before[len(before)-1].GetSeq(), "end")
-	if got := told(before) + " -- " + told(rest); got != "[start]I look. [start][end]one two  -- [restart]one two three[end]" {
+	if got := told(before) + " -- " + told(rest); got != "[start]I look. [start][result]one two  -- [restart]one two three[end]" {
 		t.Errorf("the watcher was told %s", got)
 	}
 	t.Logf("the watcher had the rest %v after the restart", time.Since(began))

@@ -16,6 +16,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner"
+	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 	"github.com/theclaw/agents/services/runner/internal/toolset/mcp/mcptest"
 )
 
@@ -438,5 +439,52 @@ func TestMCPSilence(t *testing.T) {
 	r, err := m.shop.StartServer(ctx, &runnerpb.StartServerRequest{AgentId: "a1", Server: "silent"})
 	if err == nil && r.GetServer().GetState() == runnerpb.ServerState_SERVER_STATE_UP {
 		t.Errorf("it is up: %v", r)
+	}
+}
+
+// S4-93: with external_guard mcp a call with an effect that follows a result from outside asks the owner, and runs once
+// after a yes; without a result from outside it does not ask.
+func TestMCPGuard(t *testing.T) {
+	m := newMCP(t, goodServer, ", external_guard: [mcp]")
+	m.start("good")
+	m.approve("good")
+	if text := m.call(`good__append {"text":"first","file":"log"}`); !strings.Contains(text, "written") {
+		t.Errorf("without a result from outside: %s", text)
+	}
+	m.shop.stop()
+	use := func(name, args string) modeltest.Step {
+		return modeltest.Step{ToolCalls: []modeltest.ToolCall{{ID: "c-" + name, Name: name, Arguments: []string{args}}}}
+	}
+	answers := map[string]bool{"approved": true, "denied": false}
+	var steps []modeltest.Step
+	for _, text := range []string{"approved", "denied"} {
+		steps = append(steps, use("good__echo", `{"text":"a page"}`), use("good__append", `{"text":"`+text+`","file":"log"}`), modeltest.Say("done"))
+	}
+	m.shop = m.runner(modeltest.New(t, steps...), func(c *runner.Config) { c.Servers = m.root })
+	approvals := registrypb.NewApprovalServiceClient(m.conn)
+	for _, text := range []string{"approved", "denied"} {
+		m.last = m.say(m.shop, "a1", "go")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		watch, err := approvals.WatchApprovals(ctx, &registrypb.WatchApprovalsRequest{})
+		var asked *registrypb.Approval
+		for err == nil && asked == nil {
+			var r *registrypb.WatchApprovalsResponse
+			if r, err = watch.Recv(); err == nil && r.GetApproval().GetState() == registrypb.ApprovalState_APPROVAL_STATE_PENDING {
+				asked = r.GetApproval()
+			}
+		}
+		cancel()
+		if err != nil || !strings.HasPrefix(asked.GetCommand(), "good__append ") || !asked.GetExternal() {
+			t.Fatal(asked, err)
+		}
+		if _, err := approvals.ResolveApproval(t.Context(), &registrypb.ResolveApprovalRequest{ApprovalId: asked.GetApprovalId(), Approve: answers[text]}); err != nil {
+			t.Fatal(err)
+		}
+		if end := m.wait(m.shop, "a1", m.last); end.GetText() != "done" {
+			t.Errorf("%s: %v", text, end)
+		}
+	}
+	if got := m.read(m.at("good", "log")); got != "first\napproved\n" {
+		t.Errorf("the effects: %q", got)
 	}
 }

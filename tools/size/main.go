@@ -107,7 +107,8 @@ func write(stripped, symbols, out, archive string, names []string) error {
 	for _, name := range names {
 		fmt.Fprintf(&b, "| %s | %d | |\n", name, of[name])
 	}
-	fmt.Fprintf(&b, "| **sum** | %s MB | 85 MB |\n", mb(sum))
+	// 85 MB, and 9 MB for the libraries of the interfaces, of which the one for MCP is the first.
+	fmt.Fprintf(&b, "| **sum** | %s MB | 94 MB |\n", mb(sum))
 	if archive != "" {
 		info, err := os.Stat(archive)
 		if err != nil {

@@ -237,7 +237,7 @@ var homes = []Setting{
 	},
 	{
 		Key: "channels.ACCOUNT.tools", Home: true, Type: TypeMap, Limits: "dm, group and channel, each with allow and deny, as below tools", Effect: EffectMessage,
-		Example: "{group: {deny: [group:runtime]}}",
+		Example: `{group: {deny: ["group:runtime"]}}`,
 		Meaning: "Further limits for the tools in conversations of the account: direct ones, groups and channels of the platform.",
 	},
 	{

@@ -230,6 +230,11 @@ func (a *addition) approve(c *cobra.Command, e *command.Env, one layer.Server, r
 			return err
 		}
 		if in, _ := e.Terminal(); !yes && n > 0 && in != nil {
+			for _, t := range tools {
+				if t.waits() {
+					fmt.Fprint(e.Out, shown(t))
+				}
+			}
 			question := fmt.Sprintf("Approve these %s for %s?", command.Count(n, "schema"), ofAgents(agents))
 			if yes, err = screen.Confirm(ctx, e, question); err != nil {
 				return err

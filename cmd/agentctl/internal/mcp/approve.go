@@ -100,7 +100,9 @@ func named(server string, tools []tool, names []string) (out []string) {
 		if short, ok := strings.CutPrefix(n, server+"__"); ok && !slices.ContainsFunc(tools, func(t tool) bool { return t.Tool == n }) {
 			n = short
 		}
-		out = append(out, n)
+		if !slices.Contains(out, n) { // a name that is there twice is one tool to ask for
+			out = append(out, n)
+		}
 	}
 	return out
 }

@@ -134,7 +134,7 @@ func example(s config.Setting) string {
 	case !s.Agent:
 		return homeExample(s)
 	}
-	if strings.HasPrefix(s.Key, "model") || s.Key == "memory_search" { // config set does not change it
+	if strings.HasPrefix(s.Key, "model") || s.Key == "memory_search" || strings.HasPrefix(s.Key, config.ByProvider) { // config set does not change it
 		return ""
 	}
 	value := s.Example
@@ -157,10 +157,19 @@ func homeExample(s config.Setting) string {
 	if !nested {
 		return s.Key + ": " + s.Example
 	}
-	path := strings.Split(strings.ReplaceAll(s.Key, config.AccountName, "tg"), ".")
+	path := strings.Split(strings.NewReplacer(config.AccountName, "tg", config.ChannelName, "github").Replace(s.Key), ".")
 	line := path[len(path)-1] + ": " + s.Example
 	if group == "channels" && len(path) == 3 && path[2] != "type" {
 		line = "type: telegram, " + line // it is required
+	}
+	if group == "mcp" && len(path) == 4 {
+		switch path[3] { // a server has a command or a URL, and headers are for a URL
+		case "command", "url":
+		case "headers":
+			line = "url: https://mcp.example.org/, " + line
+		default:
+			line = "command: [github-mcp-server, stdio], " + line
+		}
 	}
 	for i := len(path) - 2; i >= 0; i-- {
 		line = path[i] + ": {" + line + "}"

@@ -10,6 +10,7 @@ package secret
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -115,7 +116,11 @@ func (s Source) Value(ref string) (string, error) {
 // Without is a text of the response without the values, which a server may have sent back, as they are or encoded.
 func (u Sent) Without(text string) string {
 	for value, name := range u {
-		for _, form := range []string{value, base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)), url.QueryEscape(value), url.PathEscape(value)} {
+		if value == "" {
+			continue
+		}
+		quoted, _ := json.Marshal(value) // a text always encodes
+		for _, form := range []string{value, base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)), url.QueryEscape(value), url.PathEscape(value), string(quoted[1 : len(quoted)-1])} {
 			text = strings.ReplaceAll(text, form, "{{secret:"+name+"}}")
 		}
 	}

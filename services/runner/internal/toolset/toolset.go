@@ -271,12 +271,15 @@ type Set struct {
 // For returns the tools of a turn with these settings, those of its MCP servers included. The error is that of
 // Servers.
 func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfig) (Set, error) {
-	if t.Servers == nil || len(c.GetMcp()) == 0 {
+	if t.Servers == nil {
 		return t.Set(c), nil
 	}
 	more, err := t.Servers.Tools(ctx, agentID, c)
 	if err != nil {
 		return Set{}, err
+	}
+	if len(more) == 0 {
+		return t.Set(c), nil
 	}
 	all, err := New(slices.Concat(t.tools, more)...)
 	if err != nil { // the pins of a registry that checks less

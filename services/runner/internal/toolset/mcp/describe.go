@@ -46,7 +46,7 @@ type hints struct {
 
 // describe returns the description of a tool. The error is why it cannot be offered.
 func describe(t *sdk.Tool) (description, error) {
-	if t.Name == "" || len(t.Name) > maxName || clean(t.Name) != t.Name {
+	if t.Name == "" || len(t.Name) > maxName || clean(t.Name) != t.Name || strings.ContainsFunc(t.Name, unicode.IsControl) {
 		return description{}, fmt.Errorf("its name is empty, longer than %d bytes, or has control characters", maxName)
 	}
 	d := description{Name: t.Name, Description: strings.TrimSpace(clean(t.Description))}
@@ -166,7 +166,7 @@ const (
 )
 
 // offeredNames are the names under which the tools of a server are offered, by their names at the server.
-// Tools whose names would be equal are told apart by a hash, except for the first by name. Servers cannot
+// Tools whose names would be equal are distinguished by a hash, except for the first by name. Servers cannot
 // collide, because the name of one has no underscore.
 func offeredNames(server string, tools []string) map[string]string {
 	tools = slices.Sorted(slices.Values(tools))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -23,6 +24,8 @@ type remote struct {
 	sdk.StreamableClientTransport
 	refused atomic.Int32 // status with which it has refused the credentials
 	client  *http.Transport
+	ended   context.Context //nolint:containedctx // of all requests of the session
+	end     context.CancelFunc
 }
 
 // guard permits every address at which there can be a server: the owner has named the host, so one of a private
@@ -52,6 +55,7 @@ func (s *server) remote(p launch) (*remote, error) {
 		p.sent[value] = name
 	}
 	r := &remote{}
+	r.ended, r.end = context.WithCancel(context.Background())
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: guard.Control}
 	r.client = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -82,20 +86,29 @@ type authorized struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := context.AfterFunc(a.r.ended, cancel)
+	over := func() { stop(); cancel() }
+	req = req.Clone(ctx)
 	for name, values := range a.header {
 		req.Header[name] = values
 	}
 	res, err := a.r.client.RoundTrip(req)
 	if err != nil {
+		over()
 		return nil, err
 	}
-	if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
+	switch {
+	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
 		a.r.refused.Store(int32(res.StatusCode))
+	case res.StatusCode < http.StatusMultipleChoices:
+		a.r.refused.Store(0)
 	}
-	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		res.Body = &bounded{res.Body, maxMessage}
+	left := maxMessage
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		left = math.MaxInt // each event is bounded
 	}
+	res.Body = &bounded{res.Body, left, over}
 	return res, nil
 }
 
@@ -103,6 +116,13 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 type bounded struct {
 	io.ReadCloser
 	left int
+	over func()
+}
+
+// Close implements [io.Closer].
+func (b *bounded) Close() error {
+	defer b.over()
+	return b.ReadCloser.Close()
 }
 
 // Read implements [io.Reader].

@@ -2,24 +2,27 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/secret"
 )
 
 const (
-	// idleAfter is how long a server that is not used goes on.
+	// idleAfter is how long a server that is not used keeps running.
 	idleAfter = 10 * time.Minute
 	// steadyAfter is how long a server must be up for its earlier failures not to count.
 	steadyAfter = 10 * time.Minute
@@ -32,7 +35,9 @@ const (
 	// descriptions.
 	maxTools = 512
 	maxPages = 64
-	maxList  = 2 << 20
+	maxList  = 1 << 20
+	// shownProblems is how many reasons are shown for tools that are left out.
+	shownProblems = 3
 	// maxWhat bounds what is shown of a failure, in bytes.
 	maxWhat = 1 << 10
 )
@@ -40,6 +45,7 @@ const (
 // server is one MCP server of one agent.
 type server struct {
 	o           *Options
+	closed      *atomic.Bool // no server is started any more
 	agent, name string
 
 	mu       sync.Mutex
@@ -48,6 +54,7 @@ type server struct {
 	changed  chan struct{} // closed with each change of state
 	session  *session      // while it is up
 	running  *launch       // of the process, while there is one or is to be one
+	last     *launch       // of the last one
 	end      context.CancelFunc
 	over     chan struct{} // closed when nothing of it is left
 	used     time.Time
@@ -58,8 +65,8 @@ type server struct {
 	tools    int
 }
 
-func newServer(o *Options, agent, name string) *server {
-	return &server{o: o, agent: agent, name: name, state: runnerpb.ServerState_SERVER_STATE_STOPPED, changed: make(chan struct{})}
+func newServer(o *Options, closed *atomic.Bool, agent, name string) *server {
+	return &server{o: o, closed: closed, agent: agent, name: name, state: runnerpb.ServerState_SERVER_STATE_STOPPED, changed: make(chan struct{})}
 }
 
 // set changes the state; mu is held.
@@ -71,11 +78,19 @@ func (s *server) set(state runnerpb.ServerState, what string) {
 	s.changed = make(chan struct{})
 }
 
-// offered reports whether the tools of the server are offered.
-func (s *server) offered() bool {
+// offered reports whether the tools of the server are offered to a turn with these settings: those that have made it
+// fail may be others.
+func (s *server) offered(p launch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state != runnerpb.ServerState_SERVER_STATE_DOWN && s.state != runnerpb.ServerState_SERVER_STATE_AUTH
+	return s.state != runnerpb.ServerState_SERVER_STATE_DOWN && s.state != runnerpb.ServerState_SERVER_STATE_AUTH || s.last != nil && !same(*s.last, p)
+}
+
+// unused reports whether the server does not run and was not used for long.
+func (s *server) unused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running == nil && s.inUse == 0 && !s.used.IsZero() && time.Since(s.used) >= idleAfter
 }
 
 // show is the state for people.
@@ -92,6 +107,10 @@ func (s *server) show() *runnerpb.Server {
 func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) {
 	for {
 		s.mu.Lock()
+		if s.closed.Load() {
+			s.mu.Unlock()
+			return nil, errors.New("the runner ends")
+		}
 		if s.running != nil && !same(*s.running, p) {
 			s.mu.Unlock()
 			s.stop()
@@ -106,6 +125,10 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 				return x, nil
 			}
 		case runnerpb.ServerState_SERVER_STATE_DOWN, runnerpb.ServerState_SERVER_STATE_AUTH:
+			if s.running == nil && s.last != nil && !same(*s.last, p) {
+				s.begin(p)
+				break
+			}
 			err := fmt.Errorf("the MCP server %s cannot be used: %s", s.name, s.what)
 			s.mu.Unlock()
 			return nil, err
@@ -122,7 +145,7 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 	}
 }
 
-// count counts a call.
+// count notes a call, for people.
 func (s *server) count() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,10 +159,12 @@ func (s *server) release() {
 	s.used = time.Now()
 }
 
-// same reports whether two starts have the same settings. What is approved is none of them.
+// same reports whether two starts have the same settings. What is approved, offered and waited for is none of them.
 func same(a, b launch) bool {
 	x, y := proto.CloneOf(a.server), proto.CloneOf(b.server)
-	x.Pins, y.Pins = "", ""
+	for _, m := range []*registrypb.McpServer{x, y} {
+		m.Pins, m.Allow, m.Deny, m.Classes, m.Timeout = "", nil, nil, nil, nil
+	}
 	return proto.Equal(x, y) && a.workdir == b.workdir && a.sandboxMode == b.sandboxMode &&
 		slices.EqualFunc(a.secrets, b.secrets, func(x, y *registrypb.Secret) bool { return proto.Equal(x, y) })
 }
@@ -147,7 +172,7 @@ func same(a, b launch) bool {
 // begin starts the server; mu is held, and it does not run.
 func (s *server) begin(p launch) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.running, s.end, s.over, s.used = &p, cancel, make(chan struct{}), time.Now()
+	s.running, s.last, s.end, s.over, s.used = &p, &p, cancel, make(chan struct{}), time.Now()
 	s.set(runnerpb.ServerState_SERVER_STATE_STARTING, "")
 	go s.run(ctx, p, s.over)
 }
@@ -221,12 +246,14 @@ func (s *server) once(ctx context.Context, p launch) error {
 		return err
 	}
 	p.sent = secret.Sent{}
-	x, err := s.connect(ctx, p)
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	x, err := s.connect(starting, p)
 	if err != nil {
 		return err
 	}
 	defer x.close()
-	if err := s.list(ctx, x, p.server); err != nil {
+	if err := s.list(starting, x, p.server); err != nil {
 		return x.reason(err)
 	}
 	s.mu.Lock()
@@ -238,8 +265,7 @@ func (s *server) once(ctx context.Context, p launch) error {
 
 // reason is why a session could not be used: its end, when it has ended.
 func (x *session) reason(err error) error {
-	_ = x.client.Close() // Wait has the error
-	<-x.ended
+	x.close()
 	if errors.Is(x.err, errStopped) || strings.HasPrefix(x.err.Error(), errStopped.Error()) {
 		return err
 	}
@@ -250,15 +276,24 @@ func (x *session) reason(err error) error {
 func (s *server) serve(ctx context.Context, x *session, cfg *registrypb.McpServer) error {
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
-	for {
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	for missed := 0; ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-x.ended:
 			return x.err
+		case <-ping.C:
+			if missed = x.ping(ctx, missed); missed >= maxMissed {
+				return errors.New("it does not answer")
+			}
 		case <-x.changed:
-			if err := s.list(ctx, x, cfg); err != nil {
-				return err
+			if err := s.list(ctx, x, cfg); err != nil && x.alive() && ctx.Err() == nil {
+				// It is asked again. Until then none of its tools is known to be as it was approved.
+				s.o.Logger.WarnContext(ctx, "tools of MCP server not read", "agent_id", s.agent, "server", s.name, "error", err)
+				x.know(nil)
+				x.readAgain()
 			}
 			if err := s.o.Wait(ctx, relistEvery); err != nil {
 				return err
@@ -278,74 +313,141 @@ func (s *server) serve(ctx context.Context, x *session, cfg *registrypb.McpServe
 	}
 }
 
+// ping returns how many pings in a row had no answer, of which missed were before.
+func (x *session) ping(ctx context.Context, missed int) int {
+	if x.protocol >= noPings {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingEvery)
+	defer cancel()
+	if x.client.Ping(ctx, nil) != nil {
+		return missed + 1
+	}
+	return 0
+}
+
+// know notes the hashes of the tools of the server, by their names.
+func (x *session) know(tools map[string]string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.tools = tools
+}
+
+// readAgain has the tools of the server read.
+func (x *session) readAgain() {
+	select {
+	case x.changed <- struct{}{}:
+	default:
+	}
+}
+
 // list reads the tools of a server and reports them to the registry.
 func (s *server) list(ctx context.Context, x *session, cfg *registrypb.McpServer) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	tools, problems, err := read(ctx, x)
+	tools, left, err := read(ctx, x)
 	if err != nil {
 		return err
 	}
 	known, reported := map[string]string{}, []*registrypb.ReportedTool{}
-	for _, d := range tools {
-		b := encode(d)
-		known[d.Name] = sum(b)
-		reported = append(reported, &registrypb.ReportedTool{Name: d.Name, Description: string(b), Class: className(d.class(cfg))})
+	for _, t := range tools {
+		known[t.Name] = sum(t.encoded)
+		reported = append(reported, &registrypb.ReportedTool{Name: t.Name, Description: string(t.encoded), Class: className(t.class(cfg))})
 	}
-	x.mu.Lock()
-	x.tools = known
-	x.mu.Unlock()
-	what := ""
-	if len(problems) > 0 {
-		what = fmt.Sprintf("%d tools are left out: %s", len(problems), strings.Join(problems[:min(len(problems), 3)], "; "))
-	}
-	s.mu.Lock()
-	s.tools, s.what = len(tools), what
-	s.mu.Unlock()
+	x.know(known)
+	what := left.text()
 	if _, err := s.o.Pins.ReportTools(ctx, &registrypb.ReportToolsRequest{Server: s.name, Tools: reported}); err != nil {
 		// What is approved can be called; what is new is reported by the next start.
 		s.o.Logger.WarnContext(ctx, "tools of MCP server not reported", "agent_id", s.agent, "server", s.name, "error", err)
+		what = "its tools could not be reported: " + fault.From(err).What
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools, s.what = len(tools), what
 	return nil
 }
 
-// read reads the tools of a server, by name. problems are why tools are left out.
-func read(ctx context.Context, x *session) (tools []description, problems []string, err error) {
+// listed is a tool with its encoded description.
+type listed struct {
+	description
+	encoded []byte
+}
+
+// leftOut are the tools that are left out, and why the first of them are.
+type leftOut struct {
+	n   int
+	why []string
+}
+
+func (l *leftOut) add(why string) {
+	if l.n++; len(l.why) < shownProblems {
+		l.why = append(l.why, why)
+	}
+}
+
+func (l *leftOut) text() string {
+	if l.n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d tools are left out: %s", l.n, strings.Join(l.why, "; "))
+}
+
+// read reads the tools of a server, by name.
+func read(ctx context.Context, x *session) (tools []listed, left *leftOut, err error) {
 	params, seen, size := &sdk.ListToolsParams{}, map[string]bool{}, 0
-	for page := 0; ; page++ {
+	left = &leftOut{}
+	for page := 1; ; page++ {
 		r, err := x.client.ListTools(ctx, params)
 		if err != nil {
-			return nil, nil, fmt.Errorf("its tools cannot be read: %s", clean(err.Error()))
+			return nil, nil, fmt.Errorf("its tools cannot be read: %s", x.sent.Without(clean(err.Error())))
 		}
 		for _, t := range r.Tools {
 			if t == nil {
 				continue
 			}
-			d, err := describe(t)
-			size += len(d.Description) + len(d.Schema)
+			one, err := x.listed(t)
 			switch {
 			case err != nil:
-			case seen[d.Name]:
+			case seen[one.Name]:
 				err = errors.New("there are two of this name")
-			case len(tools) >= maxTools || size > maxList:
+			case len(tools) >= maxTools || size+len(one.encoded) > maxList:
 				err = fmt.Errorf("there are more than %d tools, or their descriptions have more than %d MiB", maxTools, maxList>>20)
 			default:
-				seen[d.Name] = true
-				tools = append(tools, d)
+				seen[one.Name] = true
+				size += len(one.encoded)
+				tools = append(tools, one)
 			}
 			if err != nil {
-				problems = append(problems, boundary.Name(t.Name)+": "+err.Error())
+				left.add(boundary.Name(x.sent.Without(t.Name)) + ": " + err.Error())
 			}
 		}
 		if r.NextCursor == "" {
 			break
 		}
-		if page+1 == maxPages {
-			problems = slices.Insert(problems, 0, fmt.Sprintf("the list has more than %d pages", maxPages))
+		if page == maxPages || len(tools) >= maxTools {
+			left.n++
+			left.why = slices.Insert(left.why, 0, fmt.Sprintf("the list has more than %d pages or %d tools", maxPages, maxTools))
 			break
 		}
 		params.Cursor = r.NextCursor
 	}
-	slices.SortFunc(tools, func(a, b description) int { return strings.Compare(a.Name, b.Name) })
-	return tools, problems, nil
+	slices.SortFunc(tools, func(a, b listed) int { return strings.Compare(a.Name, b.Name) })
+	return tools, left, nil
+}
+
+// listed is a tool as it is approved, without the values that the server was given.
+func (x *session) listed(t *sdk.Tool) (out listed, err error) {
+	d, err := describe(t)
+	if err != nil {
+		return out, err
+	}
+	out.encoded = encode(d)
+	if text := x.sent.Without(string(out.encoded)); text != string(out.encoded) {
+		out.encoded = []byte(text)
+		if json.Unmarshal(out.encoded, &d) != nil || d.Name != t.Name {
+			return out, errors.New("its description has a value that the server was given")
+		}
+	}
+	out.description = d
+	return out, nil
 }

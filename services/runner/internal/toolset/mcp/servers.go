@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,7 +18,6 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/secret"
@@ -34,7 +35,7 @@ type Pins interface {
 	ListPins(ctx context.Context, in *registrypb.ListPinsRequest, opts ...grpc.CallOption) (*registrypb.ListPinsResponse, error)
 }
 
-// Meter counts.
+// Meter has the metrics of servers.
 type Meter interface {
 	// ServerState notes that a server of an agent has another state; empty: it does not run.
 	ServerState(server, from, to string)
@@ -67,7 +68,8 @@ type Options struct {
 
 // Servers are the MCP servers of a runner. It implements [toolset.Servers].
 type Servers struct {
-	o Options
+	o      Options
+	closed atomic.Bool
 
 	mu      sync.Mutex
 	servers map[place]*server
@@ -76,7 +78,7 @@ type Servers struct {
 
 // place is what a server belongs to: an agent, and a working directory where it is started in that, which the
 // scope of the sandbox may make one for each conversation.
-type place struct{ agent, name, workdir string }
+type place struct{ agent, name, workdir, sandboxMode string }
 
 // pins are the approved tools of a server.
 type pins struct {
@@ -91,7 +93,7 @@ type pin struct {
 	offered string // name under which it is offered
 }
 
-// New makes none.
+// New starts no server: the first call of each does.
 func New(o Options) *Servers {
 	if o.Backoff == (pause.Backoff{}) {
 		o.Backoff = pause.Backoff{First: time.Second, Last: time.Minute}
@@ -104,6 +106,7 @@ func New(o Options) *Servers {
 
 // Close ends all servers and waits for them.
 func (s *Servers) Close() {
+	s.closed.Store(true)
 	s.mu.Lock()
 	all := make([]*server, 0, len(s.servers))
 	for _, one := range s.servers {
@@ -121,9 +124,9 @@ func (s *Servers) Close() {
 func (s *Servers) server(agent string, p launch) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := place{agent, p.server.GetName(), p.workdir}
+	key := place{agent, p.server.GetName(), p.workdir, p.sandboxMode}
 	if s.servers[key] == nil {
-		s.servers[key] = newServer(&s.o, agent, key.name)
+		s.servers[key] = newServer(&s.o, &s.closed, agent, key.name)
 	}
 	return s.servers[key]
 }
@@ -145,27 +148,52 @@ func launchOf(c *registrypb.TurnConfig, m *registrypb.McpServer) launch {
 
 // Tools implements [toolset.Servers].
 func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnConfig) (out []toolset.Tool, err error) {
+	s.forget(agentID, c.GetMcp())
 	for _, m := range c.GetMcp() {
 		if m.GetPins() == "" {
 			continue
 		}
 		launch := launchOf(c, m)
 		server := s.server(agentID, launch)
-		if !server.offered() {
+		if !server.offered(launch) {
 			continue
 		}
 		pinned, err := s.pins(ctx, m.GetName(), m.GetPins())
 		if err != nil {
 			return nil, err
 		}
-		policy := toolpolicy.New([]toolpolicy.Layer{{Allow: m.GetAllow(), Deny: m.GetDeny()}})
 		for _, p := range pinned {
-			if policy.Decide(toolpolicy.Tool{Name: toolpolicy.Canonical(p.Name)}).Allowed {
+			if !matches(m.GetDeny(), p.Name) && (len(m.GetAllow()) == 0 || matches(m.GetAllow(), p.Name)) {
 				out = append(out, &tool{server: server, launch: launch, pin: p})
 			}
 		}
 	}
 	return out, nil
+}
+
+// forget ends the servers of an agent that its settings do not have any more, and forgets those that were not used for
+// long.
+func (s *Servers) forget(agentID string, names []*registrypb.McpServer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.servers {
+		named := slices.ContainsFunc(names, func(m *registrypb.McpServer) bool { return m.GetName() == key.name })
+		switch {
+		case key.agent == agentID && !named:
+			go one.stop()
+			delete(s.servers, key)
+		case one.unused():
+			delete(s.servers, key)
+		}
+	}
+}
+
+// matches reports whether one of the patterns of the settings matches the name of a tool at its server.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		re, err := regexp.Compile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(p), `\*`, ".*") + ")$")
+		return err == nil && re.MatchString(name)
+	})
 }
 
 // pins returns the approved tools of a server. They are read when the settings name others than those that are
@@ -183,11 +211,13 @@ func (s *Servers) pins(ctx context.Context, server, digest string) ([]pin, error
 	}
 	held = pins{digest: digest}
 	var names []string
+	text := ""
 	for _, p := range r.GetPins() {
 		var d description
 		if p.GetState() == registrypb.PinState_PIN_STATE_APPROVED && json.Unmarshal([]byte(p.GetApproved()), &d) == nil && d.Name == p.GetTool() {
 			names = append(names, d.Name)
 			held.tools = append(held.tools, pin{description: d, sha: sum([]byte(p.GetApproved()))})
+			text += fmt.Sprintf("%q %s\n", d.Name, sum([]byte(p.GetApproved())))
 		}
 	}
 	offered := offeredNames(server, names)
@@ -195,9 +225,11 @@ func (s *Servers) pins(ctx context.Context, server, digest string) ([]pin, error
 		held.tools[n].offered = offered[held.tools[n].Name]
 	}
 	slices.SortFunc(held.tools, func(a, b pin) int { return strings.Compare(a.offered, b.offered) })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pinned[server] = held
+	if sum([]byte(text))[:len(digest)] == digest { // else they have changed since the settings were read
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pinned[server] = held
+	}
 	return held.tools, nil
 }
 
@@ -219,7 +251,7 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 	}
 	p := launchOf(c, c.GetMcp()[n])
 	one := s.server(agentID, p)
-	if restart || !one.offered() {
+	if restart || !one.offered(p) {
 		one.stop()
 		one.mu.Lock()
 		if one.running == nil { // down or auth
@@ -227,7 +259,7 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 		}
 		one.mu.Unlock()
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, startLimit+5*time.Second)
 	defer cancel()
 	before := one.show().GetState() == runnerpb.ServerState_SERVER_STATE_UP
 	x, err := one.acquire(ctx, p)

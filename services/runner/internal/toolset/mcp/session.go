@@ -22,8 +22,11 @@ import (
 const (
 	// startLimit bounds a start with the list of tools: programs that fetch themselves take long.
 	startLimit = time.Minute
-	// pingEvery is the time between two pings; a server that misses two has ended.
+	// pingEvery is the time between two pings; a server that misses maxMissed has ended. From noPings on the
+	// protocol has none.
 	pingEvery = 15 * time.Second
+	maxMissed = 2
+	noPings   = "2026-07-28"
 	// maxCall bounds a call that reports progress.
 	maxCall = 10 * time.Minute
 	// answerWait is how long the end of a connection may take to be seen after a call has failed.
@@ -60,6 +63,7 @@ type session struct {
 	client   *sdk.ClientSession
 	sent     secret.Sent
 	protocol string
+	end      func()        // ends the process, or all requests
 	ended    chan struct{} // closed at the end; then err is set
 	err      error
 	changed  chan struct{} // has one value when the server says that its tools have changed
@@ -72,18 +76,10 @@ type session struct {
 
 // connect starts a server and connects to it.
 func (s *server) connect(ctx context.Context, p launch) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	x := &session{sent: p.sent, ended: make(chan struct{}), changed: make(chan struct{}, 1), progress: map[string]func(string){}}
 	client := sdk.NewClient(&sdk.Implementation{Name: "theclaw", Version: "1"}, &sdk.ClientOptions{
-		Capabilities: &sdk.ClientCapabilities{}, KeepAlive: pingEvery, KeepAliveFailureThreshold: 2,
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
-			select {
-			case x.changed <- struct{}{}:
-			default:
-			}
-		},
+		Capabilities: &sdk.ClientCapabilities{}, MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { x.readAgain() },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { x.progressed(r.Params) },
 	})
 	var transport sdk.Transport
@@ -93,12 +89,13 @@ func (s *server) connect(ctx context.Context, p launch) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
+		x.end = func() { process.cancel(errStopped) }
 		transport, why = process, func(err error) string {
 			if process.over.Load() {
 				return process.ended()
 			}
 			process.stop()
-			if cause := process.why; errors.Is(cause, errFlood) {
+			if cause := process.why; errors.Is(cause, errFlood) || errors.Is(cause, errDeaf) {
 				err = cause
 			}
 			return withErrors(clean(err.Error()), &process.errs)
@@ -108,7 +105,9 @@ func (s *server) connect(ctx context.Context, p launch) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
+		x.end = r.end
 		transport, why = r, func(err error) string {
+			r.end()
 			r.client.CloseIdleConnections()
 			if status := int(r.refused.Load()); status != 0 {
 				return fmt.Sprintf("%d %s", status, http.StatusText(status))
@@ -158,8 +157,10 @@ func (x *session) alive() bool {
 	}
 }
 
-// close ends the session and its process, and waits for it.
+// close ends the session and its process, and waits for it. Open calls fail: to close the session first would wait
+// for them.
 func (x *session) close() {
+	x.end()
 	_ = x.client.Close() // Wait has the error
 	<-x.ended
 }
@@ -171,8 +172,7 @@ func (x *session) progressed(p *sdk.ProgressNotificationParams) {
 	f := x.progress[token]
 	x.mu.Unlock()
 	if f != nil {
-		text, _ := boundary.Text(clean(p.Message), maxProgress)
-		f(text)
+		f(p.Message)
 	}
 }
 
@@ -203,8 +203,8 @@ func (x *session) call(ctx context.Context, name string, args json.RawMessage, l
 	token := strconv.Itoa(x.next)
 	x.progress[token] = func(text string) {
 		timer.Reset(limit)
-		if progress != nil && text != "" {
-			progress(x.sent.Without(text) + "\n")
+		if text, _ = boundary.Text(x.sent.Without(clean(text)), maxProgress); progress != nil && text != "" {
+			progress(text + "\n")
 		}
 	}
 	x.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -25,7 +26,7 @@ import (
 type process struct {
 	out    *stream
 	errs   tail
-	in     *os.File
+	in     *input
 	cancel context.CancelCauseFunc
 	over   atomic.Bool   // it has ended, and why is set
 	done   chan struct{} // closed after that
@@ -55,7 +56,7 @@ func (s *server) process(p launch) (*process, error) {
 		cancel(nil)
 		return nil, err
 	}
-	t := &process{in: write, cancel: cancel, done: make(chan struct{})}
+	t := &process{in: &input{write, func() { cancel(errDeaf) }}, cancel: cancel, done: make(chan struct{})}
 	t.out = newStream(func() { cancel(errFlood) })
 	command.Stdin, command.OnStdout, command.OnStderr = read, t.out.add, t.errs.add
 	go func() {
@@ -78,6 +79,30 @@ func (s *server) process(p launch) (*process, error) {
 		_, _ = t.out.Close(), write.Close() // they never fail
 	}()
 	return t, nil
+}
+
+// writeLimit is how long a server may leave its input unread that is full.
+const writeLimit = 10 * time.Second
+
+var errDeaf = errors.New("it does not read its input")
+
+// input is the input of a process. A write ends, also where nothing reads it: the protocol waits for a write whatever
+// has become of its call.
+type input struct {
+	*os.File
+	deaf func()
+}
+
+// Write implements [io.Writer].
+func (i *input) Write(b []byte) (int, error) {
+	if err := i.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		return 0, err
+	}
+	n, err := i.File.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		i.deaf()
+	}
+	return n, err
 }
 
 // stop ends the process, with everything that it has started.
@@ -144,7 +169,7 @@ func (s *server) value(p launch, name, value string) (string, error) {
 		return value, nil
 	}
 	v, err := s.o.Values.Value(value)
-	if err != nil {
+	if err != nil || v == "" {
 		return "", fmt.Errorf("%w: the value of %s cannot be read from %s", errAuth, name, value)
 	}
 	p.sent[v] = name

@@ -80,11 +80,13 @@ func (s *stream) Close() error {
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
+	cut bool // something was before it
 }
 
 func (t *tail) add(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.cut = t.cut || len(t.buf)+len(b) > maxErrors
 	t.buf = append(t.buf, b[max(0, len(b)-maxErrors):]...)
 	t.buf = t.buf[max(0, len(t.buf)-maxErrors):]
 }
@@ -93,5 +95,9 @@ func (t *tail) add(b []byte) {
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return clean(sandbox.Text(t.buf))
+	b := t.buf
+	if n := bytes.IndexByte(b, '\n'); t.cut && n >= 0 {
+		b = b[n+1:] // not a part of a line, which may be a part of a secret
+	}
+	return clean(sandbox.Text(b))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -57,7 +58,7 @@ func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		case err == nil:
 			return t.result(r, x)
 		case answered:
-			return toolset.Failed(t.external(x, answer.Message))
+			return toolset.Failed(t.external(x, short(answer.Message)))
 		case ended && !effect && !again:
 			continue
 		case ended:
@@ -75,7 +76,7 @@ func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 
 // acquire waits for the server no longer than for an answer.
 func (t *tool) acquire(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, max(t.limit(), startLimit), errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, max(t.limit(), startLimit+5*time.Second), errTimeout)
 	defer cancel()
 	return t.server.acquire(ctx, t.launch)
 }
@@ -120,8 +121,17 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 	if len(texts) == 0 && r.StructuredContent != nil {
 		texts = append(texts, string(encode(r.StructuredContent)))
 	}
-	text := t.external(x, strings.Join(texts, "\n"))
-	return toolset.Result{Text: text, IsError: r.IsError}
+	text := strings.Join(texts, "\n")
+	if r.IsError {
+		return toolset.Failed(t.external(x, short(text)))
+	}
+	return toolset.Result{Text: t.external(x, text)}
+}
+
+// short is the text of an error, of which a result has little: it is cut before it is marked, so that both marks stay.
+func short(text string) string {
+	text, _ = boundary.Text(text, 3<<10)
+	return text
 }
 
 // content is a piece of a result as text.
