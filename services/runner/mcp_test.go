@@ -242,8 +242,8 @@ func TestMCPServerEnds(t *testing.T) {
 	if text := m.call(`good__break {"text":"x","file":"broken"}`); !strings.Contains(text, "server good ended (exit 3: broken on purpose); outcome unknown, verify before repeating") {
 		t.Errorf("an effect: %s", text)
 	}
-	id := m.turnOf(m.last)
-	if n := len(slices.DeleteFunc(id.GetSteps(), func(s *registrypb.Step) bool { return s.GetState() != registrypb.StepState_STEP_STATE_IN_DOUBT })); n != 1 {
+	turn := m.newestTurn()
+	if n := len(slices.DeleteFunc(turn.GetSteps(), func(s *registrypb.Step) bool { return s.GetState() != registrypb.StepState_STEP_STATE_IN_DOUBT })); n != 1 {
 		t.Errorf("%d steps are in doubt", n)
 	}
 	if m.read(m.at("good", "broken")) != "x\n" {
@@ -251,19 +251,16 @@ func TestMCPServerEnds(t *testing.T) {
 	}
 }
 
-// turnOf is the turn of a run.
-func (c *coder) turnOf(run string) *registrypb.Turn {
+// newestTurn is the turn of the last message.
+func (c *coder) newestTurn() *registrypb.Turn {
 	c.t.Helper()
+	r, err := c.turns.ListTurns(c.t.Context(), &registrypb.ListTurnsRequest{AgentId: "a1"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	var id int64
-	if _, err := fmt.Sscanf(run, "%d", &id); err != nil {
-		r, err := c.turns.ListTurns(c.t.Context(), &registrypb.ListTurnsRequest{AgentId: "a1"})
-		if err != nil || len(r.GetTurns()) == 0 {
-			c.t.Fatal(r, err)
-		}
-		id = r.GetTurns()[0].GetInboxId()
-		for _, turn := range r.GetTurns() {
-			id = max(id, turn.GetInboxId())
-		}
+	for _, turn := range r.GetTurns() {
+		id = max(id, turn.GetInboxId())
 	}
 	t, err := c.turns.GetTurn(c.t.Context(), &registrypb.GetTurnRequest{AgentId: "a1", InboxId: id})
 	if err != nil {
