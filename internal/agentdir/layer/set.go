@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
+	"github.com/theclaw/agents/internal/boundary"
 )
 
 // Set returns in.Agent with one key changed, everything else byte for byte as it
@@ -50,7 +51,7 @@ func Set(in Layers, key, value string) ([]byte, error) {
 // removed when that is empty, everything else byte for byte as it was, and whether the key was there. Errors are
 // [*Error]; the result is that of a file that [ParseHome] reads.
 func SetHomeValue(f File, path []string, value string) (data []byte, existed bool, err error) {
-	full := strings.Join(path, ".")
+	full := boundary.Name(strings.Join(path, ".")) // a caller may send any text
 	fail := func(text string) ([]byte, bool, error) {
 		return nil, false, &Error{Problems: []Problem{{File: f.Name, Key: full, Text: text}}}
 	}
