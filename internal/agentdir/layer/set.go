@@ -10,7 +10,6 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
-	"github.com/theclaw/agents/internal/boundary"
 )
 
 // Set returns in.Agent with one key changed, everything else byte for byte as it
@@ -49,11 +48,15 @@ func Set(in Layers, key, value string) ([]byte, error) {
 
 // SetHomeValue returns the file of a home with the value at a path of keys replaced by one-line YAML, or with the key
 // removed when that is empty, everything else byte for byte as it was, and whether the key was there. Errors are
-// [*Error]; the result is that of a file that [ParseHome] reads.
+// [*Error]; [ParseHome] reads the result.
 func SetHomeValue(f File, path []string, value string) (data []byte, existed bool, err error) {
-	full := boundary.Name(strings.Join(path, ".")) // a caller may send any text
+	full := strings.Join(path, ".")
 	fail := func(text string) ([]byte, bool, error) {
 		return nil, false, &Error{Problems: []Problem{{File: f.Name, Key: full, Text: text}}}
+	}
+	if config.IsLine(full) != "" { // a caller may send any text
+		full = fmt.Sprintf("%q", config.Clip(full))
+		return fail(full + " is not a key; write keys of letters, digits, _ and -")
 	}
 	doc, err := yamldoc.ParseUpTo(f.Data, yamldoc.MaxHome)
 	if err != nil {
