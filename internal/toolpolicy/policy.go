@@ -92,7 +92,7 @@ func Layers(profile string, home, agent Scope, extra ...string) (layers []Layer)
 	return layers
 }
 
-// layer is that of the lists; also_allow alone allows everything.
+// layer has the lists; also_allow alone allows everything.
 func (s Scope) layer(number int, name string) Layer {
 	l := Layer{Number: number, Name: name, Allow: s.Allow, Deny: s.Deny}
 	if len(s.AlsoAllow) > 0 {
@@ -212,6 +212,12 @@ func (p pattern) matches(t Tool) bool {
 		return p.name == t.Name
 	}
 	return glob(p.glob, t.Name)
+}
+
+// Match reports whether a pattern in which * matches any characters matches a name. It knows no groups and no aliases.
+func Match(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	return len(parts) == 1 && pattern == name || len(parts) > 1 && glob(parts, name)
 }
 
 // glob reports whether a name has the parts in their order, the first at its beginning and the

@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 	"github.com/theclaw/agents/services/runner/internal/window"
 )
@@ -190,11 +189,7 @@ func (s *Service) turnConfig(ctx context.Context, req *registrypb.GetTurnConfigR
 		return nil, "", err
 	}
 	c = r.GetConfig()
-	provider, name := c.GetProvider(), c.GetModel()
-	if m, err := s.models.Find(provider, name); err == nil { // else the turn fails, whatever its tools are
-		provider, name = m.Provider, m.Name
-	}
-	toolset.ForModel(c, provider, name)
+	turn.ForModel(s.models, c)
 	c.Workdir = turn.Workdir(req.GetAgentId(), s.cfg.Root, c)
 	return c, r.GetSessionKey(), nil
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-var classNames = map[toolset.Class]string{toolset.Read: "read", toolset.Idempotent: "idempotent", toolset.Effect: "effect"}
-
 // ListTools returns the tools of this runner and what the settings make of them in a conversation
 // of an agent, by the code that makes the set of a turn.
 func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest) (*runnerpb.ListToolsResponse, error) {
@@ -27,7 +25,7 @@ func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest)
 	out := &runnerpb.ListToolsResponse{Layers: set.Layers(), Sandbox: s.sandboxInfo(c, key)}
 	for _, e := range set.Entries() {
 		out.Tools = append(out.Tools, &runnerpb.Tool{
-			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: classNames[e.Class],
+			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: e.Class.String(),
 			Sends: sends(e.Spec.Needs, c.GetSandboxNetwork() || len(c.GetNetworkHosts()) > 0 || c.GetSandboxMode() == string(sandbox.Off)), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server, AllowedBy: e.AllowedBy,
 		})
 	}

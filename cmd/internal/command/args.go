@@ -107,6 +107,11 @@ func Usage(c *cobra.Command, format string, args ...any) error {
 	return fault.Usage(fmt.Sprintf(format, args...), tryHelp(c))
 }
 
+// Unasked is the error of a command that has to ask, where there is no terminal.
+func Unasked(c *cobra.Command) error {
+	return Usage(c, "--yes is missing: there is no terminal at which to ask")
+}
+
 func tryHelp(c *cobra.Command) string { return "see '" + c.CommandPath() + " --help'" }
 
 // Group makes c a command that only has subcommands: alone it shows its help on

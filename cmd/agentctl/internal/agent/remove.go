@@ -67,7 +67,7 @@ agent with that name knows nothing of the old one.`,
 func sure(c *cobra.Command, e *command.Env, id string) error {
 	in, out := e.Terminal()
 	if in == nil {
-		return command.Usage(c, "--yes is missing: without a terminal nobody can be asked")
+		return command.Unasked(c)
 	}
 	if _, err := e.Agents().GetAgent(c.Context(), &registry.GetAgentRequest{AgentId: id}); err != nil {
 		return err // before anybody types

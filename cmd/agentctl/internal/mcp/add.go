@@ -20,7 +20,7 @@ import (
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
-// presets are servers with a name, so that nobody has to know their command.
+// presets are servers that are known by a name, without their command.
 var presets = map[string]layer.Server{
 	"playwright": {Command: []string{"npx", "@playwright/mcp@latest", "--headless"}, Network: config.Network{Open: true}},
 }
@@ -59,11 +59,11 @@ machine; a header may hold {{secret:NAME}} instead.`,
 			if len(args) > 1 && c.ArgsLenAtDash() != 1 {
 				return command.Usage(c, "the command of the server stands behind --, and the name of the server before it")
 			}
-			one, err := a.server(args[0], args[1:])
+			one, flow, err := a.server(args[0], args[1:])
 			if err != nil {
 				return command.Usage(c, "%s", err.Error())
 			}
-			return a.run(c, e, one)
+			return a.run(c, e, one, flow)
 		},
 	}
 	f := c.Flags()
@@ -80,17 +80,16 @@ machine; a header may hold {{secret:NAME}} instead.`,
 	return c
 }
 
-// server is what the flags describe. An error is a sentence without a period.
-func (a *addition) server(name string, words []string) (layer.Server, error) {
-	flow, err := a.flow(words)
-	if err != nil {
-		return layer.Server{}, err
+// server is what the flags describe, and the same in YAML. An error is a sentence without a period.
+func (a *addition) server(name string, words []string) (one layer.Server, flow string, err error) {
+	if flow, err = a.flow(words); err != nil {
+		return one, "", err
 	}
 	s, err := layer.ReadHome(layer.File{Name: "theclaw.yaml", Data: []byte("mcp:\n  servers:\n    " + config.Quote(name) + ": " + flow + "\n")})
 	if err != nil {
-		return layer.Server{}, fmt.Errorf("%s", strings.TrimPrefix(problem(err), "mcp.servers."+name+": "))
+		return one, "", fmt.Errorf("%s", strings.TrimPrefix(problem(err), "mcp.servers."+name+": "))
 	}
-	return s.Servers[0], nil
+	return s.Servers[0], flow, nil
 }
 
 // flow is the server in YAML.
@@ -156,7 +155,7 @@ func (a *addition) flow(words []string) (string, error) {
 	return "{" + strings.Join(parts, ", ") + "}", nil
 }
 
-func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server) error {
+func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server, flow string) error {
 	ctx := c.Context()
 	s, err := home(ctx, e)
 	if err != nil {
@@ -179,15 +178,6 @@ func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server) error
 		if err := e.MustExist(ctx, id); err != nil {
 			return err
 		}
-	}
-	flow, err := a.flow(one.Command)
-	if a.preset != "" { // its command is in one
-		b := *a
-		b.preset, b.network = "", one.Network.String()
-		flow, err = b.flow(one.Command)
-	}
-	if err != nil {
-		return err
 	}
 	if _, err := e.Homes().SetHomeValue(ctx, &registry.SetHomeValueRequest{Path: []string{"mcp", "servers", one.Name}, Value: flow}); err != nil {
 		return err

@@ -55,7 +55,7 @@ from what was approved.`,
 		}
 		in, _ := e.Terminal()
 		if !yes && (in == nil || e.Data()) {
-			return command.Usage(c, "--yes is missing: without a terminal nobody can be asked")
+			return command.Unasked(c)
 		}
 		names := named(args[0], tools, args[1:])
 		chosen := slices.DeleteFunc(slices.Clone(tools), func(t tool) bool {

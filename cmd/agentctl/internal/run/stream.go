@@ -87,7 +87,7 @@ type happening struct {
 	Class    string `json:"class,omitempty"`
 	External bool   `json:"external,omitempty"`
 	Parallel int32  `json:"parallel,omitempty"`
-	// PromptID is that of a question or an approval.
+	// PromptID is the id of a question or an approval.
 	PromptID string `json:"prompt_id,omitempty"`
 	// WillRetry is there at the end of a compaction.
 	WillRetry *bool `json:"will_retry,omitempty"`

@@ -101,8 +101,15 @@ func (s *Service) ReportTools(ctx context.Context, req *registryv1.ReportToolsRe
 // known refuses a server that the settings do not have.
 func (s *Service) known(ctx context.Context, server string) error {
 	names, err := s.servers(ctx)
-	if err != nil || slices.Contains(names, server) {
+	if err != nil {
 		return err
+	}
+	return isServer(names, server)
+}
+
+func isServer(names []string, server string) error {
+	if slices.Contains(names, server) {
+		return nil
 	}
 	fix := "'agentctl mcp list' shows the servers"
 	if near := config.Nearest(server, names); near != "" {
@@ -180,7 +187,7 @@ func (s *Service) ListPins(ctx context.Context, req *registryv1.ListPinsRequest)
 		return nil, err
 	}
 	if req.GetServer() != "" {
-		if err := s.known(ctx, req.GetServer()); err != nil {
+		if err := isServer(names, req.GetServer()); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +206,23 @@ func (s *Service) ListPins(ctx context.Context, req *registryv1.ListPinsRequest)
 	if size > maxList {
 		return nil, fault.New(codes.ResourceExhausted, fault.Overloaded, "the tools of all servers are too large for one list", "list those of one server")
 	}
-	return &registryv1.ListPinsResponse{Pins: messages(list), Digest: digest(list)}, nil
+	out := &registryv1.ListPinsResponse{Pins: messages(list), Digest: digest(list)}
+	if req.GetServer() != "" {
+		out.Approved = named(slices.DeleteFunc(list, func(p store.Pin) bool { return p.State() != store.PinApproved }))
+	}
+	return out, nil
+}
+
+// named is a short name of the approved tools of a server, by tool; empty: there are none.
+func named(approved []store.Pin) string {
+	if len(approved) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, p := range approved {
+		_, _ = fmt.Fprintf(h, "%q %s\n", p.Tool, p.ApprovedSHA) // of a hash: no error
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // digest is what was reported: names, descriptions and classes of the tools that are offered.
@@ -316,15 +339,12 @@ func (s *Service) Pinned(ctx context.Context, servers []*registryv1.McpServer) e
 	if err != nil {
 		return s.Fault("", "", err)
 	}
-	texts := map[string]string{}
+	by := map[string][]store.Pin{}
 	for _, p := range list {
-		texts[p.Server] += fmt.Sprintf("%q %s\n", p.Tool, p.ApprovedSHA)
+		by[p.Server] = append(by[p.Server], p)
 	}
 	for _, m := range servers {
-		if text := texts[m.GetName()]; text != "" {
-			sum := sha256.Sum256([]byte(text))
-			m.Pins = hex.EncodeToString(sum[:8])
-		}
+		m.Pins = named(by[m.GetName()])
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Prune forgets the tools of all servers but these. A server of the same name that is added later has no approvals
-// of the one before.
+// of the previous one.
 func (s *Service) Prune(ctx context.Context, servers []layer.Server) error {
 	names := make([]string, len(servers))
 	for i, one := range servers {
@@ -32,7 +32,7 @@ func (s *Service) PruneSettled(ctx context.Context, set layer.HomeSettings) erro
 // settled remembers versions of the settings; nil: there was none.
 type settled struct{ seen, pruned *string }
 
-// due reports whether a version is that of the call before, and nothing was pruned by it.
+// due reports whether the previous call had the same version, and nothing was pruned by it.
 func (s *settled) due(version string) bool {
 	before := s.seen
 	s.seen = &version

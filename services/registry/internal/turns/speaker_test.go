@@ -10,7 +10,7 @@ import (
 )
 
 // S4-41, S4-62, X-41: who may have elevated commands is judged by the source of the message: an owner, a person who is
-// listed, and no one else, in each of the modes; the mode is that of the conversation, else of the settings.
+// listed, and no one else, in each of the modes; the mode comes from the conversation, else from the settings.
 func TestSpeaker(t *testing.T) {
 	sources := []struct {
 		from          string

@@ -16,9 +16,14 @@ const (
 	outcomeInDoubt = "in_doubt"
 )
 
-var classWords = map[registrypb.ToolClass]string{
-	registrypb.ToolClass_TOOL_CLASS_READ: "read", registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT: "idempotent", registrypb.ToolClass_TOOL_CLASS_EFFECT: "effect",
-}
+// journaled are the classes by what the journal has of them.
+var journaled = func() map[registrypb.ToolClass]Class {
+	out := map[registrypb.ToolClass]Class{}
+	for class, row := range classes {
+		out[row] = class
+	}
+	return out
+}()
 
 // count counts a call that was made, or refused.
 func (c *Calls) count(u *use, took time.Duration) {
@@ -40,7 +45,7 @@ func (c *Calls) count(u *use, took time.Duration) {
 	case u.done.GetIsError():
 		outcome = outcomeError
 	}
-	c.Meter.AddCall(c.Set.label(u.call.Name), classWords[u.row.GetClass()], outcome, took)
+	c.Meter.AddCall(c.Set.label(u.call.Name), journaled[u.row.GetClass()].String(), outcome, took)
 }
 
 // decision is the policy's on the nth tool; there: there is one.

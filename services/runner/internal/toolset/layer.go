@@ -52,7 +52,7 @@ func decided(l toolpolicy.Layer, rule string) string {
 
 // allowedBy are the layers that allow a tool, for people.
 func (s Set) allowedBy(n int) (names []string) {
-	t := s.tool(n)
+	t := policyTool(s.all.specs[n])
 	for _, l := range s.layers {
 		if toolpolicy.New([]toolpolicy.Layer{l}).Decide(t).Allowed {
 			names = append(names, titled(l))
@@ -61,11 +61,7 @@ func (s Set) allowedBy(n int) (names []string) {
 	return names
 }
 
-// tool is what policies know of a tool of the set.
-func (s Set) tool(n int) toolpolicy.Tool {
-	return policyTool(s.all.specs[n])
-}
-
+// policyTool is what policies know of a tool.
 func policyTool(s Spec) toolpolicy.Tool {
 	t := toolpolicy.Tool{Name: toolpolicy.Canonical(s.Name)}
 	if s.Server != "" {

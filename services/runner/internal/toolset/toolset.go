@@ -29,6 +29,11 @@ const (
 	Effect                      // must not be repeated blindly
 )
 
+// String is the class as settings, people and metrics have it.
+func (c Class) String() string {
+	return map[Class]string{Read: "read", Idempotent: "idempotent", Effect: "effect"}[c]
+}
+
 // Needs are what a tool uses.
 type Needs uint
 
@@ -199,17 +204,25 @@ type Tools struct {
 // Servers are the MCP servers that the settings of agents name.
 type Servers interface {
 	// Tools are those that the owner has approved, of the servers that are not down. No server is
-	// asked: they are the same for the same settings. The error is that of the registry, which keeps
+	// asked: they are the same for the same settings. The error comes from the registry, which keeps
 	// what is approved.
 	Tools(ctx context.Context, agentID string, c *registrypb.TurnConfig) ([]Tool, error)
 }
 
 // New checks the tools.
 func New(tools ...Tool) (*Tools, error) {
-	t := &Tools{tools: slices.Clone(tools)}
-	slices.SortFunc(t.tools, func(a, b Tool) int { return a.Spec().less(b.Spec()) })
-	for n, tool := range t.tools {
-		s := tool.Spec()
+	type described struct {
+		tool Tool
+		spec Spec
+	}
+	all := make([]described, len(tools))
+	for n, tool := range tools {
+		all[n] = described{tool, tool.Spec()}
+	}
+	slices.SortFunc(all, func(a, b described) int { return a.spec.less(b.spec) })
+	t := &Tools{}
+	for n, one := range all {
+		s := one.spec
 		switch {
 		case s.Name == "" || s.Description == "":
 			return nil, errors.New("a tool has no name or no description")
@@ -218,7 +231,7 @@ func New(tools ...Tool) (*Tools, error) {
 		case n > 0 && t.specs[n-1].Name == s.Name:
 			return nil, fmt.Errorf("two tools have the name %s", s.Name)
 		}
-		t.specs = append(t.specs, s)
+		t.tools, t.specs = append(t.tools, one.tool), append(t.specs, s)
 	}
 	return t, nil
 }
@@ -268,8 +281,8 @@ type Set struct {
 	offered   []model.Tool
 }
 
-// For returns the tools of a turn with these settings, those of its MCP servers included. The error is that of
-// Servers.
+// For returns the tools of a turn with these settings, those of its MCP servers included. The error comes
+// from Servers.
 func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfig) (Set, error) {
 	if t.Servers == nil {
 		return t.Set(c), nil

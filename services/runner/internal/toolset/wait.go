@@ -49,7 +49,7 @@ const (
 	PromptApproval = "approval"
 )
 
-// The ends of a wait, for metrics. Interrupted is that of a call that ended first, and that may go on to wait elsewhere.
+// The ends of a wait, for metrics. Interrupted is the end of a call that ended first; the next holder of the lease may wait again.
 const (
 	WaitAnswered    = "answered"
 	WaitRefused     = "refused"

@@ -58,7 +58,7 @@ type transcript struct {
 	messages []model.Message
 }
 
-// claim takes over what the journal has. The error is that of the registry, which keeps what tools of MCP
+// claim takes over what the journal has. The error comes from the registry, which keeps what tools of MCP
 // servers are approved.
 func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err error) {
 	memory.LimitToEpoch(b)
@@ -66,7 +66,7 @@ func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err 
 	if w := b.GetWaited().AsDuration(); w > 0 {
 		t.down = t.started.Add(-w)
 	}
-	t.forModel(b.GetConfig())
+	ForModel(t.Models, b.GetConfig())
 	if t.tools, err = t.Tools.For(ctx, t.w.AgentID, b.GetConfig()); err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err 
 	return nil
 }
 
-// forModel chooses the policies for tools by the model of the turn. One that is not known fails the
+// ForModel chooses the policies for tools by the model of a turn. One that is not known fails the
 // turn later.
-func (t *turn) forModel(c *registrypb.TurnConfig) {
+func ForModel(models modelcall.Models, c *registrypb.TurnConfig) {
 	provider, name := c.GetProvider(), c.GetModel()
-	if m, err := t.Models.Find(provider, name); err == nil {
+	if m, err := models.Find(provider, name); err == nil {
 		provider, name = m.Provider, m.Name
 	}
 	toolset.ForModel(c, provider, name)

@@ -415,7 +415,10 @@ type ListPinsResponse struct {
 	// pins by server and tool.
 	Pins []*Pin `protobuf:"bytes,1,rep,name=pins,proto3" json:"pins,omitempty"`
 	// digest of pins, for ResolvePins.
-	Digest        string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// approved names the approved tools of the one server that was asked for, as
+	// McpServer.pins does; empty: there are none.
+	Approved      string `protobuf:"bytes,3,opt,name=approved,proto3" json:"approved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +463,13 @@ func (x *ListPinsResponse) GetPins() []*Pin {
 func (x *ListPinsResponse) GetDigest() string {
 	if x != nil {
 		return x.Digest
+	}
+	return ""
+}
+
+func (x *ListPinsResponse) GetApproved() string {
+	if x != nil {
+		return x.Approved
 	}
 	return ""
 }
@@ -610,10 +620,11 @@ const file_theclaw_registry_v1_pin_proto_rawDesc = "" +
 	"\x13ReportToolsResponse\x12,\n" +
 	"\x04pins\x18\x01 \x03(\v2\x18.theclaw.registry.v1.PinR\x04pins\"2\n" +
 	"\x0fListPinsRequest\x12\x1f\n" +
-	"\x06server\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x14R\x06server\"X\n" +
+	"\x06server\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x14R\x06server\"t\n" +
 	"\x10ListPinsResponse\x12,\n" +
 	"\x04pins\x18\x01 \x03(\v2\x18.theclaw.registry.v1.PinR\x04pins\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\tR\x06digest\"\x96\x01\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1a\n" +
+	"\bapproved\x18\x03 \x01(\tR\bapproved\"\x96\x01\n" +
 	"\x12ResolvePinsRequest\x12!\n" +
 	"\x06server\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x14R\x06server\x12\x1f\n" +
 	"\x05tools\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\x05tools\x12\x18\n" +

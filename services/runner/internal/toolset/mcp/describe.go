@@ -134,11 +134,13 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// class is that of the calls of a tool: as the owner has set it, else as its hints say, which are approved
+// class returns the class of the calls of a tool: as the owner has set it, else as its hints say, which are approved
 // with it.
 func (d description) class(s *registrypb.McpServer) toolset.Class {
-	if c, ok := classes[s.GetClasses()[d.Name]]; ok {
-		return c
+	for _, c := range []toolset.Class{toolset.Read, toolset.Idempotent, toolset.Effect} {
+		if s.GetClasses()[d.Name] == c.String() {
+			return c
+		}
 	}
 	switch {
 	case d.Hints.ReadOnly:
@@ -147,17 +149,6 @@ func (d description) class(s *registrypb.McpServer) toolset.Class {
 		return toolset.Idempotent
 	}
 	return toolset.Effect
-}
-
-var classes = map[string]toolset.Class{"read": toolset.Read, "idempotent": toolset.Idempotent, "effect": toolset.Effect}
-
-func className(c toolset.Class) string {
-	for name, class := range classes {
-		if class == c {
-			return name
-		}
-	}
-	return ""
 }
 
 const (

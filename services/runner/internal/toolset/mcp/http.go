@@ -25,7 +25,22 @@ type remote struct {
 	refused atomic.Int32 // status with which it has refused the credentials
 	client  *http.Transport
 	ended   context.Context //nolint:containedctx // of all requests of the session
-	end     context.CancelFunc
+	cancel  context.CancelFunc
+}
+
+var _ transport = (*remote)(nil)
+
+// end implements [transport]: it ends all requests.
+func (r *remote) end() { r.cancel() }
+
+// failure implements [transport].
+func (r *remote) failure(err error) (why string, refused bool) {
+	r.end()
+	r.client.CloseIdleConnections()
+	if status := int(r.refused.Load()); status != 0 {
+		return fmt.Sprintf("%d %s", status, http.StatusText(status)), true
+	}
+	return clean(err.Error()), false
 }
 
 // guard permits every address at which there can be a server: the owner has named the host, so one of a private
@@ -55,7 +70,7 @@ func (s *server) remote(p launch) (*remote, error) {
 		p.sent[value] = name
 	}
 	r := &remote{}
-	r.ended, r.end = context.WithCancel(context.Background())
+	r.ended, r.cancel = context.WithCancel(context.Background())
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: guard.Control}
 	r.client = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

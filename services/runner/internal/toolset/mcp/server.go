@@ -50,13 +50,12 @@ type server struct {
 
 	mu       sync.Mutex
 	state    runnerpb.ServerState
-	what     string        // what is wrong with it
-	changed  chan struct{} // closed with each change of state
-	session  *session      // while it is up
-	running  *launch       // of the process, while there is one or is to be one
-	last     *launch       // of the last one
-	end      context.CancelFunc
-	over     chan struct{} // closed when nothing of it is left
+	what     string             // what is wrong with it
+	changed  chan struct{}      // closed with each change of state
+	session  *session           // while it is up
+	last     *launch            // of the last start; nil: there was none
+	end      context.CancelFunc // nil: it does not run, and is not to
+	over     chan struct{}      // closed when nothing of it is left
 	used     time.Time
 	inUse    int // by calls
 	calls    int64
@@ -83,14 +82,14 @@ func (s *server) set(state runnerpb.ServerState, what string) {
 func (s *server) offered(p launch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state != runnerpb.ServerState_SERVER_STATE_DOWN && s.state != runnerpb.ServerState_SERVER_STATE_AUTH || s.last != nil && !same(*s.last, p)
+	return s.state != runnerpb.ServerState_SERVER_STATE_DOWN && s.state != runnerpb.ServerState_SERVER_STATE_AUTH || !same(*s.last, p)
 }
 
 // unused reports whether the server does not run and was not used for long.
 func (s *server) unused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running == nil && s.inUse == 0 && !s.used.IsZero() && time.Since(s.used) >= idleAfter
+	return s.end == nil && s.inUse == 0 && !s.used.IsZero() && time.Since(s.used) >= idleAfter
 }
 
 // show is the state for people.
@@ -111,7 +110,7 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 			s.mu.Unlock()
 			return nil, errors.New("the runner ends")
 		}
-		if s.running != nil && !same(*s.running, p) {
+		if s.end != nil && !same(*s.last, p) {
 			s.mu.Unlock()
 			s.stop()
 			continue
@@ -125,7 +124,7 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 				return x, nil
 			}
 		case runnerpb.ServerState_SERVER_STATE_DOWN, runnerpb.ServerState_SERVER_STATE_AUTH:
-			if s.running == nil && s.last != nil && !same(*s.last, p) {
+			if s.end == nil && !same(*s.last, p) {
 				s.begin(p)
 				break
 			}
@@ -159,20 +158,20 @@ func (s *server) release() {
 	s.used = time.Now()
 }
 
-// same reports whether two starts have the same settings. What is approved, offered and waited for is none of them.
+// same reports whether two starts in the same place have the same settings. What is approved, offered and waited for is
+// none of them.
 func same(a, b launch) bool {
 	x, y := proto.CloneOf(a.server), proto.CloneOf(b.server)
 	for _, m := range []*registrypb.McpServer{x, y} {
 		m.Pins, m.Allow, m.Deny, m.Classes, m.Timeout = "", nil, nil, nil, nil
 	}
-	return proto.Equal(x, y) && a.workdir == b.workdir && a.sandboxMode == b.sandboxMode &&
-		slices.EqualFunc(a.secrets, b.secrets, func(x, y *registrypb.Secret) bool { return proto.Equal(x, y) })
+	return proto.Equal(x, y) && slices.EqualFunc(a.secrets, b.secrets, func(x, y *registrypb.Secret) bool { return proto.Equal(x, y) })
 }
 
 // begin starts the server; mu is held, and it does not run.
 func (s *server) begin(p launch) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.running, s.last, s.end, s.over, s.used = &p, &p, cancel, make(chan struct{}), time.Now()
+	s.last, s.end, s.over, s.used = &p, cancel, make(chan struct{}), time.Now()
 	s.set(runnerpb.ServerState_SERVER_STATE_STARTING, "")
 	go s.run(ctx, p, s.over)
 }
@@ -197,7 +196,7 @@ func (s *server) run(ctx context.Context, p launch, over chan struct{}) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.end()
-		s.running, s.end, s.session = nil, nil, nil
+		s.end, s.session = nil, nil
 		s.set(state, what)
 	}
 	var failures []time.Time
@@ -254,22 +253,16 @@ func (s *server) once(ctx context.Context, p launch) error {
 	}
 	defer x.close()
 	if err := s.list(starting, x, p.server); err != nil {
-		return x.reason(err)
+		if x.endsSoon() {
+			return x.err
+		}
+		return err
 	}
 	s.mu.Lock()
 	s.session, s.protocol = x, x.protocol
 	s.set(runnerpb.ServerState_SERVER_STATE_UP, s.what)
 	s.mu.Unlock()
 	return s.serve(ctx, x, p.server)
-}
-
-// reason is why a session could not be used: its end, when it has ended.
-func (x *session) reason(err error) error {
-	x.close()
-	if errors.Is(x.err, errStopped) || strings.HasPrefix(x.err.Error(), errStopped.Error()) {
-		return err
-	}
-	return x.err
 }
 
 // serve waits for the end of a session, and reads its tools when they change.
@@ -352,7 +345,7 @@ func (s *server) list(ctx context.Context, x *session, cfg *registrypb.McpServer
 	known, reported := map[string]string{}, []*registrypb.ReportedTool{}
 	for _, t := range tools {
 		known[t.Name] = sum(t.encoded)
-		reported = append(reported, &registrypb.ReportedTool{Name: t.Name, Description: string(t.encoded), Class: className(t.class(cfg))})
+		reported = append(reported, &registrypb.ReportedTool{Name: t.Name, Description: string(t.encoded), Class: t.class(cfg).String()})
 	}
 	x.know(known)
 	what := left.text()

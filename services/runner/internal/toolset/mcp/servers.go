@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/secret"
@@ -72,13 +72,13 @@ type Servers struct {
 	closed atomic.Bool
 
 	mu      sync.Mutex
-	servers map[place]*server
-	pinned  map[string]pins // by server
+	servers map[string]map[place]*server // by agent
+	pinned  map[string]pins              // by server
 }
 
-// place is what a server belongs to: an agent, and a working directory where it is started in that, which the
-// scope of the sandbox may make one for each conversation.
-type place struct{ agent, name, workdir, sandboxMode string }
+// place is what a server of an agent belongs to: its name, the working directory where it is started in that, which the
+// scope of the sandbox may make one for each conversation, and the mode of its sandbox.
+type place struct{ name, workdir, sandboxMode string }
 
 // pins are the approved tools of a server.
 type pins struct {
@@ -101,22 +101,20 @@ func New(o Options) *Servers {
 	if o.Wait == nil {
 		o.Wait = pause.For
 	}
-	return &Servers{o: o, servers: map[place]*server{}, pinned: map[string]pins{}}
+	return &Servers{o: o, servers: map[string]map[place]*server{}, pinned: map[string]pins{}}
 }
 
 // Close ends all servers and waits for them.
 func (s *Servers) Close() {
 	s.closed.Store(true)
 	s.mu.Lock()
-	all := make([]*server, 0, len(s.servers))
-	for _, one := range s.servers {
-		all = append(all, one)
+	var ending sync.WaitGroup
+	for _, of := range s.servers {
+		for _, one := range of {
+			ending.Go(one.stop)
+		}
 	}
 	s.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, one := range all {
-		ending.Go(one.stop)
-	}
 	ending.Wait()
 }
 
@@ -124,11 +122,14 @@ func (s *Servers) Close() {
 func (s *Servers) server(agent string, p launch) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := place{agent, p.server.GetName(), p.workdir, p.sandboxMode}
-	if s.servers[key] == nil {
-		s.servers[key] = newServer(&s.o, &s.closed, agent, key.name)
+	if s.servers[agent] == nil {
+		s.servers[agent] = map[place]*server{}
 	}
-	return s.servers[key]
+	of, key := s.servers[agent], place{p.server.GetName(), p.workdir, p.sandboxMode}
+	if of[key] == nil {
+		of[key] = newServer(&s.o, &s.closed, agent, key.name)
+	}
+	return of[key]
 }
 
 // launchOf is what the settings say about a start. A server has a setting of its own that takes it out of the sandbox.
@@ -154,8 +155,7 @@ func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnC
 			continue
 		}
 		launch := launchOf(c, m)
-		server := s.server(agentID, launch)
-		if !server.offered(launch) {
+		if !s.server(agentID, launch).offered(launch) {
 			continue
 		}
 		pinned, err := s.pins(ctx, m.GetName(), m.GetPins())
@@ -164,7 +164,7 @@ func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnC
 		}
 		for _, p := range pinned {
 			if !matches(m.GetDeny(), p.Name) && (len(m.GetAllow()) == 0 || matches(m.GetAllow(), p.Name)) {
-				out = append(out, &tool{server: server, launch: launch, pin: p})
+				out = append(out, &tool{servers: s, agent: agentID, launch: launch, pin: p})
 			}
 		}
 	}
@@ -176,24 +176,21 @@ func (s *Servers) Tools(ctx context.Context, agentID string, c *registrypb.TurnC
 func (s *Servers) forget(agentID string, names []*registrypb.McpServer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, one := range s.servers {
+	for key, one := range s.servers[agentID] {
 		named := slices.ContainsFunc(names, func(m *registrypb.McpServer) bool { return m.GetName() == key.name })
 		switch {
-		case key.agent == agentID && !named:
+		case !named:
 			go one.stop()
-			delete(s.servers, key)
+			delete(s.servers[agentID], key)
 		case one.unused():
-			delete(s.servers, key)
+			delete(s.servers[agentID], key)
 		}
 	}
 }
 
 // matches reports whether one of the patterns of the settings matches the name of a tool at its server.
 func matches(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		re, err := regexp.Compile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(p), `\*`, ".*") + ")$")
-		return err == nil && re.MatchString(name)
-	})
+	return slices.ContainsFunc(patterns, func(p string) bool { return toolpolicy.Match(p, name) })
 }
 
 // pins returns the approved tools of a server. They are read when the settings name others than those that are
@@ -211,13 +208,11 @@ func (s *Servers) pins(ctx context.Context, server, digest string) ([]pin, error
 	}
 	held = pins{digest: digest}
 	var names []string
-	text := ""
 	for _, p := range r.GetPins() {
 		var d description
 		if p.GetState() == registrypb.PinState_PIN_STATE_APPROVED && json.Unmarshal([]byte(p.GetApproved()), &d) == nil && d.Name == p.GetTool() {
 			names = append(names, d.Name)
 			held.tools = append(held.tools, pin{description: d, sha: sum([]byte(p.GetApproved()))})
-			text += fmt.Sprintf("%q %s\n", d.Name, sum([]byte(p.GetApproved())))
 		}
 	}
 	offered := offeredNames(server, names)
@@ -225,7 +220,7 @@ func (s *Servers) pins(ctx context.Context, server, digest string) ([]pin, error
 		held.tools[n].offered = offered[held.tools[n].Name]
 	}
 	slices.SortFunc(held.tools, func(a, b pin) int { return strings.Compare(a.offered, b.offered) })
-	if sum([]byte(text))[:len(digest)] == digest { // else they have changed since the settings were read
+	if r.GetApproved() == digest { // else they have changed since the settings were read
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.pinned[server] = held
@@ -254,7 +249,7 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 	if restart || !one.offered(p) {
 		one.stop()
 		one.mu.Lock()
-		if one.running == nil { // down or auth
+		if one.end == nil { // down or auth
 			one.set(runnerpb.ServerState_SERVER_STATE_STOPPED, "")
 		}
 		one.mu.Unlock()

@@ -1,13 +1,12 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -58,15 +57,26 @@ type launch struct {
 	sent secret.Sent
 }
 
+// transport is a way to a server: a process of ours, or requests to a URL.
+type transport interface {
+	sdk.Transport
+	// end ends the server's process, or all requests, and does not wait.
+	end()
+	// failure ends as end does and waits. It returns why the server has failed, where err is what the protocol
+	// says, and whether it has refused its credentials.
+	failure(err error) (why string, refused bool)
+}
+
 // session is a connection to a server whose tools were read.
 type session struct {
 	client   *sdk.ClientSession
 	sent     secret.Sent
 	protocol string
-	end      func()        // ends the process, or all requests
 	ended    chan struct{} // closed at the end; then err is set
 	err      error
 	changed  chan struct{} // has one value when the server says that its tools have changed
+
+	transport transport
 
 	mu       sync.Mutex
 	tools    map[string]string // the hash of each description, by name, as the server has them now
@@ -82,69 +92,47 @@ func (s *server) connect(ctx context.Context, p launch) (*session, error) {
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { x.readAgain() },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { x.progressed(r.Params) },
 	})
-	var transport sdk.Transport
-	var why func(err error) string // ends the server
-	if len(p.server.GetCommand()) > 0 {
-		process, err := s.process(p)
-		if err != nil {
-			return nil, err
-		}
-		x.end = func() { process.cancel(errStopped) }
-		transport, why = process, func(err error) string {
-			if process.over.Load() {
-				return process.ended()
-			}
-			process.stop()
-			if cause := process.why; errors.Is(cause, errFlood) || errors.Is(cause, errDeaf) {
-				err = cause
-			}
-			return withErrors(clean(err.Error()), &process.errs)
-		}
-	} else {
-		r, err := s.remote(p)
-		if err != nil {
-			return nil, err
-		}
-		x.end = r.end
-		transport, why = r, func(err error) string {
-			r.end()
-			r.client.CloseIdleConnections()
-			if status := int(r.refused.Load()); status != 0 {
-				return fmt.Sprintf("%d %s", status, http.StatusText(status))
-			}
-			return clean(err.Error())
-		}
-	}
 	var err error
-	if x.client, err = client.Connect(ctx, transport, nil); err != nil {
-		text := x.sent.Without(why(err))
-		if r, ok := transport.(*remote); ok && r.refused.Load() != 0 {
-			return nil, fmt.Errorf("%w: %s", errAuth, text)
-		}
-		return nil, errors.New(text)
+	if len(p.server.GetCommand()) > 0 {
+		x.transport, err = s.process(p)
+	} else {
+		x.transport, err = s.remote(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if x.client, err = client.Connect(ctx, x.transport, nil); err != nil {
+		return nil, x.failure(err)
 	}
 	if r := x.client.InitializeResult(); r != nil {
 		x.protocol = clean(r.ProtocolVersion)
 	}
 	go func() {
-		err := x.client.Wait()
-		if err == nil {
-			err = errStopped
-		}
-		x.err = errors.New(x.sent.Without(why(err)))
-		if r, ok := transport.(*remote); ok && r.refused.Load() != 0 {
-			x.err = fmt.Errorf("%w: %w", errAuth, x.err)
-		}
+		x.err = x.failure(cmp.Or(x.client.Wait(), errStopped))
 		close(x.ended)
 	}()
 	return x, nil
 }
 
-func withErrors(text string, t *tail) string {
-	if lines := strings.TrimSpace(t.text()); lines != "" {
-		text += ": " + lines
+// failure ends the server, and returns why it has ended.
+func (x *session) failure(err error) error {
+	why, refused := x.transport.failure(err)
+	if err = errors.New(x.sent.Without(why)); refused {
+		return fmt.Errorf("%w: %w", errAuth, err)
 	}
-	return text
+	return err
+}
+
+// endsSoon reports whether the session has ended, which is seen a moment after what it was used for has failed.
+func (x *session) endsSoon() bool {
+	wait := time.NewTimer(answerWait)
+	defer wait.Stop()
+	select {
+	case <-x.ended:
+		return true
+	case <-wait.C:
+		return false
+	}
 }
 
 // alive reports whether the session has not ended.
@@ -160,7 +148,7 @@ func (x *session) alive() bool {
 // close ends the session and its process, and waits for it. Open calls fail: to close the session first would wait
 // for them.
 func (x *session) close() {
-	x.end()
+	x.transport.end()
 	_ = x.client.Close() // Wait has the error
 	<-x.ended
 }
@@ -225,12 +213,8 @@ func (x *session) call(ctx context.Context, name string, args json.RawMessage, l
 	case answered && !errors.Is(err, sdk.ErrConnectionClosed):
 		return nil, err
 	}
-	wait := time.NewTimer(answerWait)
-	defer wait.Stop()
-	select {
-	case <-x.ended:
+	if x.endsSoon() {
 		return nil, &endedError{x.err.Error()}
-	case <-wait.C:
-		return nil, fmt.Errorf("its answer is not understood: %w", err)
 	}
+	return nil, fmt.Errorf("its answer is not understood: %w", err)
 }

@@ -33,20 +33,20 @@ type process struct {
 	why    error
 }
 
-var _ sdk.Transport = (*process)(nil)
+var _ transport = (*process)(nil)
 
 // Connect implements [sdk.Transport].
 func (p *process) Connect(ctx context.Context) (sdk.Connection, error) {
 	return (&sdk.IOTransport{Reader: p.out, Writer: p.in, MaxLineLength: maxMessage}).Connect(ctx)
 }
 
-// process starts the command of a server. It lives until stop, which waits for its end.
+// process starts the command of a server. It lives until end.
 func (s *server) process(p launch) (*process, error) {
-	command, mode, err := s.command(p)
+	command, err := s.command(p)
 	if err != nil {
 		return nil, err
 	}
-	box, err := s.o.Sandbox(mode)
+	box, err := s.o.Sandbox(p.sandboxMode)
 	if err != nil {
 		return nil, err
 	}
@@ -105,26 +105,27 @@ func (i *input) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// stop ends the process, with everything that it has started.
-func (p *process) stop() {
-	p.cancel(errStopped)
-	<-p.done
-}
+// end implements [transport]: it ends the process, with everything that it has started.
+func (p *process) end() { p.cancel(errStopped) }
 
-// ended is why the process has ended, with the last lines that it wrote to stderr.
-func (p *process) ended() string {
+// failure implements [transport]: the reason has the last lines that the process wrote to stderr.
+func (p *process) failure(err error) (why string, refused bool) {
+	exited := p.over.Load()
+	p.end()
 	<-p.done
-	text := p.why.Error()
-	if lines := strings.TrimSpace(p.errs.text()); lines != "" {
-		text += ": " + lines
+	if exited || errors.Is(p.why, errFlood) || errors.Is(p.why, errDeaf) {
+		err = p.why
 	}
-	return text
+	why = clean(err.Error())
+	if lines := strings.TrimSpace(p.errs.text()); lines != "" {
+		why += ": " + lines
+	}
+	return why, false
 }
 
-// command is what the settings say, and the mode of the sandbox for it.
-func (s *server) command(p launch) (c sandbox.Command, mode string, err error) {
+// command is what the settings say.
+func (s *server) command(p launch) (c sandbox.Command, err error) {
 	cfg := p.server
-	mode = p.sandboxMode
 	c = sandbox.Command{
 		Argv: slices.Clone(cfg.GetCommand()), Workdir: p.workdir, Network: cfg.GetNetwork(), Timeout: sandbox.MaxAge, OutputCap: 1,
 		ReadOnly: slices.Clone(cfg.GetPaths()), Limits: sandbox.Limits{CPUSeconds: sandbox.Unlimited.CPUSeconds}, Env: map[string]string{},
@@ -132,16 +133,16 @@ func (s *server) command(p launch) (c sandbox.Command, mode string, err error) {
 	switch {
 	case cfg.GetInWorkdir():
 	case s.o.Root == "":
-		return c, mode, errors.New("this runner has no directory for MCP servers")
+		return c, errors.New("this runner has no directory for MCP servers")
 	default:
 		c.Workdir = filepath.Join(s.o.Root, s.agent, s.name)
 	}
 	if err := os.MkdirAll(c.Workdir, 0o700); err != nil {
-		return c, mode, fmt.Errorf("its directory cannot be made: %w", err)
+		return c, fmt.Errorf("its directory cannot be made: %w", err)
 	}
 	for name, value := range cfg.GetEnv() {
 		if c.Env[name], err = s.value(p, name, value); err != nil {
-			return c, mode, err
+			return c, err
 		}
 	}
 	// A program that is not where those of the system are is shown, and nothing around it.
@@ -151,19 +152,19 @@ func (s *server) command(p launch) (c sandbox.Command, mode string, err error) {
 			c.ReadOnly = append(c.ReadOnly, path)
 		}
 	}
-	if len(cfg.GetNetworkHosts()) > 0 && !c.Network && mode != string(sandbox.Off) {
+	if len(cfg.GetNetworkHosts()) > 0 && !c.Network && p.sandboxMode != string(sandbox.Off) {
 		hosts, err := egress.Parse(cfg.GetNetworkHosts())
 		if err != nil {
-			return c, mode, err
+			return c, err
 		}
 		c.Through(proxy.New(hosts, netguard.Guard{}, func(host string) {
 			s.o.Logger.Info("an MCP server wanted to reach a host that its settings do not name", "agent_id", s.agent, "server", s.name, "host", host)
 		}).Serve)
 	}
-	return c, mode, nil
+	return c, nil
 }
 
-// value is that of a variable: a text, or what a reference stands for.
+// value returns the value of a variable: a text, or what a reference stands for.
 func (s *server) value(p launch, name, value string) (string, error) {
 	if !reference.Is(value) {
 		return value, nil

@@ -17,17 +17,21 @@ import (
 
 // tool is a tool of a server, as it was approved.
 type tool struct {
-	server *server
-	launch launch
-	pin    pin
+	servers *Servers
+	agent   string
+	launch  launch
+	pin     pin
 }
+
+// name is the server's.
+func (t *tool) name() string { return t.launch.server.GetName() }
 
 // Spec implements [toolset.Tool].
 func (t *tool) Spec() toolset.Spec {
 	cfg := t.launch.server
-	s := toolset.Spec{Name: t.pin.offered, Description: t.pin.Description, Schema: t.pin.Schema, Server: t.server.name, External: true}
+	s := toolset.Spec{Name: t.pin.offered, Description: t.pin.Description, Schema: t.pin.Schema, Server: t.name(), External: true}
 	if s.Description == "" {
-		s.Description = fmt.Sprintf("The tool %s of the MCP server %s.", t.pin.Name, t.server.name)
+		s.Description = fmt.Sprintf("The tool %s of the MCP server %s.", t.pin.Name, t.name())
 	}
 	if cfg.GetUrl() != "" || cfg.GetNetwork() || cfg.GetUnconfined() || len(cfg.GetNetworkHosts()) > 0 {
 		s.Needs = toolset.Network
@@ -43,13 +47,15 @@ const unknown = "; outcome unknown, verify before repeating"
 
 // Run implements [toolset.Tool].
 func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
-	effect, name := t.Class(c) == toolset.Effect, t.server.name
+	effect := t.Class(c) == toolset.Effect
 	for again := false; ; again = true {
-		x, err := t.acquire(ctx)
+		// Another turn may have had the server forgotten: it is looked up each time, so that all of an agent use one.
+		server := t.servers.server(t.agent, t.launch)
+		x, err := t.acquire(ctx, server)
 		if err != nil {
 			return toolset.Failed("nothing was run: " + err.Error())
 		}
-		r, refusal, err := t.call(ctx, x, c)
+		r, refusal, err := t.call(ctx, server, x, c)
 		_, ended := errors.AsType[*endedError](err)
 		answer, answered := errors.AsType[*jsonrpc.Error](err)
 		switch {
@@ -62,9 +68,9 @@ func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		case ended && !effect && !again:
 			continue
 		case ended:
-			err = fmt.Errorf("server %s ended (%w)", name, err)
+			err = fmt.Errorf("server %s ended (%w)", t.name(), err)
 		default:
-			err = fmt.Errorf("server %s: %w", name, err)
+			err = fmt.Errorf("server %s: %w", t.name(), err)
 		}
 		text := x.sent.Without(clean(err.Error()))
 		if effect {
@@ -75,10 +81,10 @@ func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 }
 
 // acquire waits for the server no longer than for an answer.
-func (t *tool) acquire(ctx context.Context) (*session, error) {
+func (t *tool) acquire(ctx context.Context, server *server) (*session, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, max(t.limit(), startLimit+5*time.Second), errTimeout)
 	defer cancel()
-	return t.server.acquire(ctx, t.launch)
+	return server.acquire(ctx, t.launch)
 }
 
 func (t *tool) limit() time.Duration {
@@ -89,12 +95,12 @@ func (t *tool) limit() time.Duration {
 }
 
 // call makes one call on a session. refusal is why nothing was run.
-func (t *tool) call(ctx context.Context, x *session, c toolset.Call) (r *sdk.CallToolResult, refusal string, err error) {
-	defer t.server.release()
+func (t *tool) call(ctx context.Context, server *server, x *session, c toolset.Call) (r *sdk.CallToolResult, refusal string, err error) {
+	defer server.release()
 	if why := x.differs(t.pin.Name, t.pin.sha); why != "" {
-		return nil, fmt.Sprintf("nothing was run: %s. A person has to approve it: 'agentctl mcp approve %s'", why, t.server.name), nil
+		return nil, fmt.Sprintf("nothing was run: %s. A person has to approve it: 'agentctl mcp approve %s'", why, t.name()), nil
 	}
-	t.server.count()
+	server.count()
 	fault.Point("mcp:call")
 	r, err = x.call(ctx, t.pin.Name, c.Args, t.limit(), c.Progress)
 	fault.Point("mcp:answer")
@@ -103,14 +109,14 @@ func (t *tool) call(ctx context.Context, x *session, c toolset.Call) (r *sdk.Cal
 
 // external is a text of the server for the model.
 func (t *tool) external(x *session, text string) string {
-	begin, end := toolset.External("MCP server " + t.server.name)
+	begin, end := toolset.External("MCP server " + t.name())
 	return begin + "\n" + x.sent.Without(clean(text)) + "\n" + end
 }
 
 // result is what a server has answered.
 func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 	if r.NeedsInput() {
-		return toolset.Failed("the MCP server " + t.server.name + " asks for more input, which is not offered to servers")
+		return toolset.Failed("the MCP server " + t.name() + " asks for more input, which is not offered to servers")
 	}
 	var texts []string
 	for _, c := range r.Content {
