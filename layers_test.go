@@ -64,6 +64,8 @@ var onlyIn = []struct {
 	{"go.opentelemetry.io", []string{"internal/obs/tracing"}, "what a span says is decided in one room"},
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/obs/tracing/export"}, "only agentd sends spans"},
 	{"github.com/jackc/pgx", []string{"internal/store", "internal/invariant", "bench"}, "databases are opened behind the storage contract; the checker sees them from outside"},
+	{"github.com/coder/websocket", []string{"internal/channel/discord", "internal/channel/slack"}, "the protocol of a platform belongs to its package"},
+	{"github.com/yuin/goldmark", []string{"internal/markup"}, "a text goes through the bounds of this package before it is parsed"},
 	{"testing", forTests, "a program must not carry the test framework"},
 }
 

@@ -43,7 +43,7 @@ var settingsGroups = []struct{ title, keys, about string }{
 	{"Prompt and memory", "context compaction memory memory_search", "A conversation, a peer and an agent each have a memory: a digest of earlier messages, in a file below `memory/` of the agent."},
 	{"Tools and the sandbox", "tools mcp sandbox approvals", "See [tools.md](tools.md) for the tools, and [security.md](security.md) for what each mode of the sandbox enforces."},
 	{"Working directory", "workdir", "For runners on several machines: see [scaling.md](scaling.md)."},
-	{"Delivery", "deliver outbound channels", ""},
+	{"Delivery", "deliver human_delay outbound channels", ""},
 	{"Quotas", "quota price", "See [operations.md](operations.md#quotas). A quota refuses messages with the reason `QUOTA_EXCEEDED`; it stops no work that has begun. Without a limit for a day nothing is counted."},
 }
 

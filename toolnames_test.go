@@ -31,7 +31,6 @@ var namesCompared = []allowance{
 	{"internal/toolpolicy/name.go", `"bash_exec": "exec"`, "settings name tools, by any of their names"},
 	{"internal/toolpolicy/name.go", `"message_send": "message"`, "settings name tools, by any of their names"},
 	{"internal/source/source.go", "a.ConvType == Process", "the registry's events about processes have the name of the tool in their source"},
-	{"internal/invariant/database/read.go", `table == "process"`, "the table has the name of the tool"},
 	{"services/runner/internal/prompt/system.go", `toolpolicy.Canonical(t.Name) == "exec"`, "the text names the tool as the presentation does"},
 	{"internal/execpolicy/safe.go", `"grep": {"rRfdD", []string{"recursive", "dereference-recursive", "file", "exclude-from", "directories", "devices"}}`, "the program of the system has the name of a tool"},
 	{"services/registry/internal/wire/turn.go", "store.ClassRead: registryv1.ToolClass_TOOL_CLASS_READ", "the class has the name of a tool"},

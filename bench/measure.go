@@ -59,6 +59,8 @@ func measure(agentd, before, only string, quick bool, progress io.Writer) (*tabl
 		{"provider, the build before", r.compare},
 		{"tools", r.tools},
 		{"tools alone", r.toolsAlone},
+		{"tools that wait", r.waits},
+		{"tools that are aborted", r.aborts},
 		{"stream", r.stream},
 		{"memory and bytes written", r.memory},
 		{"digests", r.digests},
@@ -70,6 +72,7 @@ func measure(agentd, before, only string, quick bool, progress io.Writer) (*tabl
 		{"the storage engine alone", r.storage},
 		{"conversations", r.conversations},
 		{"the way in and out", r.ways},
+		{"channels", r.channels},
 		{"long threads", r.lengths},
 		{"many agents", r.agents},
 	} {

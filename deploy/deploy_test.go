@@ -198,6 +198,7 @@ func TestMetricsExist(t *testing.T) {
 	obs.NewRegistryMetrics(known)
 	obs.NewRunnerMetrics(known)
 	obs.NewDelivererMetrics(known)
+	obs.NewGatewayMetrics(known)
 	families, err := obs.NewRegistry().Gather()
 	if err != nil || len(known) < 20 {
 		t.Fatal(known, err)

@@ -23,20 +23,26 @@ import (
 
 func TestMain(m *testing.M) { program.Main(m) }
 
+// python is the program that has the package grpc.
+func python(t *testing.T) string {
+	t.Helper()
+	found := need.Program(t, "python3", "python3")
+	if p := "/usr/bin/python3"; exec.Command(found, "-c", "import grpc").Run() != nil && exec.Command(p, "-c", "import grpc").Run() == nil {
+		return p // Debian's package is for Debian's program
+	}
+	return found
+}
+
 // clients are the command lines of the programs.
 func clients(t *testing.T) map[string][]string {
 	t.Helper()
-	python := need.Program(t, "python3", "python3")
-	if p := "/usr/bin/python3"; exec.Command(python, "-c", "import grpc").Run() != nil && exec.Command(p, "-c", "import grpc").Run() == nil {
-		python = p // Debian's package is for Debian's program
-	}
 	for _, made := range []string{"python/gen/theclaw/runner/v1/runner_pb2.py", "typescript/ask.js", "typescript/services.binpb"} {
 		if _, err := os.Stat(made); err != nil {
 			need.Missing(t, "examples/"+made, "run 'make examples'")
 		}
 	}
 	return map[string][]string{
-		"python":     {python, "python/ask.py"},
+		"python":     {python(t), "python/ask.py"},
 		"typescript": {need.Program(t, "node", "nodejs"), "typescript/ask.js"},
 	}
 }

@@ -161,8 +161,20 @@ type talk struct {
 }
 
 func begin(ctx context.Context, conn grpc.ClientConnInterface, agent, peer string) (*talk, error) {
-	t := &talk{threads: registryv1.NewThreadServiceClient(conn), agent: agent, peer: peer}
-	ref := &registryv1.ThreadRef{AgentId: agent, ThreadId: "threads/peers/bench-" + peer}
+	t, err := watch(ctx, conn, agent, threadOf(peer))
+	if err == nil {
+		t.peer = peer
+	}
+	return t, err
+}
+
+// threadOf is the thread of a peer of the load.
+func threadOf(peer string) string { return "threads/peers/bench-" + peer }
+
+// watch begins to watch the replies in a thread, which is made when it is absent.
+func watch(ctx context.Context, conn grpc.ClientConnInterface, agent, threadID string) (*talk, error) {
+	t := &talk{threads: registryv1.NewThreadServiceClient(conn), agent: agent}
+	ref := &registryv1.ThreadRef{AgentId: agent, ThreadId: threadID}
 	if _, err := t.threads.EnsureThread(ctx, &registryv1.EnsureThreadRequest{Thread: ref}); err != nil {
 		return nil, err
 	}
@@ -222,10 +234,15 @@ func next(watch grpc.ServerStreamingClient[registryv1.WatchEventsResponse]) (str
 		case 0:
 			continue
 		case 1:
-			var v struct{ Text string }
-			err := json.Unmarshal([]byte(r.GetEvents()[0].GetContent()), &v)
-			return v.Text, err
+			return text(r.GetEvents()[0])
 		}
 		return "", fmt.Errorf("%d replies to one message", len(r.GetEvents()))
 	}
+}
+
+// text is what an event says.
+func text(e *registryv1.Event) (string, error) {
+	var v struct{ Text string }
+	err := json.Unmarshal([]byte(e.GetContent()), &v)
+	return v.Text, err
 }

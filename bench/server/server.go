@@ -7,13 +7,17 @@
 package server
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,32 +37,102 @@ type Server struct {
 	Conn  *grpc.ClientConn // to the registry
 	Ready time.Duration    // from its start to serving
 
-	cmd *exec.Cmd
+	cmd     *exec.Cmd
+	metrics string // its address of metrics; empty: none
+	only    string // the service that is a process of its own; empty: one process has all
+	others  []*exec.Cmd
+}
+
+// An Option of Start.
+type Option func(s *Server) error
+
+// WithMetrics has the server serve its metrics on a free port, for [Server.Metric].
+func WithMetrics(s *Server) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.metrics = l.Addr().String()
+	return l.Close()
+}
+
+// Only has a service be a process of its own, which is then the one that is measured; the others are
+// one more each.
+func Only(service string) Option {
+	return func(s *Server) error { s.only = service; return nil }
 }
 
 // Start starts agentd on a home and waits until it serves.
-func Start(ctx context.Context, agentd, home string) (*Server, error) {
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, agentd, "all", "--home", home, "--log-level", "error")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", agentd, err)
+func Start(ctx context.Context, agentd, home string, options ...Option) (*Server, error) {
+	s := &Server{Home: home}
+	for _, o := range options {
+		if err := o(s); err != nil {
+			return nil, err
+		}
 	}
 	conn, err := Dial(home, "registry")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Home: home, Conn: conn, cmd: cmd}
-	// The runner's is the last socket. Tight on purpose: the connection's own backoff would be in
-	// the figure, and so would be the connections that are made in vain.
-	for last := filepath.Join(home, "run", "runner.sock"); ; {
-		ready, err := serves(ctx, last)
+	s.Conn = conn
+	if s.only != "" {
+		if err := s.startOthers(ctx, agentd); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+	}
+	began := time.Now()
+	var args []string
+	if s.metrics != "" {
+		args = []string{"--metrics-listen", s.metrics}
+	}
+	if s.cmd, err = command(ctx, agentd, cmp.Or(s.only, "all"), home, args...); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	// The runner's is the last socket.
+	if err := await(ctx, home, cmp.Or(s.only, "runner")); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	s.Ready = time.Since(began)
+	return s, nil
+}
+
+// startOthers starts the services but the one that is measured, each when the one before serves.
+func (s *Server) startOthers(ctx context.Context, agentd string) error {
+	for _, name := range []string{"registry", "deliverer", "runner", "gateway"} {
+		if name == s.only {
+			continue
+		}
+		c, err := command(ctx, agentd, name, s.Home)
+		if err != nil {
+			return err
+		}
+		s.others = append(s.others, c)
+		if err := await(ctx, s.Home, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func command(ctx context.Context, agentd, service, home string, args ...string) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, agentd, append([]string{service, "--home", home, "--log-level", "error"}, args...)...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", agentd, err)
+	}
+	return cmd, nil
+}
+
+// await waits until a service serves. Tight on purpose: the connection's own backoff would be in the
+// figure, and so would be the connections that are made in vain.
+func await(ctx context.Context, home, service string) error {
+	for began := time.Now(); ; {
+		ready, err := serves(ctx, filepath.Join(home, "run", service+".sock"))
 		if ready {
-			s.Ready = time.Since(began)
-			return s, nil
+			return nil
 		}
 		if time.Since(began) > 30*time.Second || ctx.Err() != nil {
-			return nil, errors.Join(fmt.Errorf("%s does not serve: %w", agentd, err), s.Stop())
+			return fmt.Errorf("%s does not serve: %w", service, err)
 		}
 		time.Sleep(500 * time.Microsecond)
 	}
@@ -127,8 +201,80 @@ func WaitIdle(ctx context.Context) error {
 // Stop ends it as an operator would.
 func (s *Server) Stop() error {
 	_ = s.Conn.Close()
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	return s.cmd.Wait()
+	var err error
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		err = s.cmd.Wait()
+	}
+	for _, c := range slices.Backward(s.others) {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		err = errors.Join(err, c.Wait())
+	}
+	return err
+}
+
+// Kill ends it as a crash does.
+func (s *Server) Kill() error {
+	_ = s.Conn.Close()
+	if err := s.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = s.cmd.Wait() // it was killed
+	return nil
+}
+
+// Metric is the value of one metric, named with its labels as the page of metrics does; 0 where it
+// is not there yet.
+func (s *Server) Metric(ctx context.Context, name string) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	a, err := (&http.Client{}).Do(q)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = a.Body.Close() }()
+	for in := bufio.NewScanner(a.Body); ; {
+		if !in.Scan() {
+			return 0, in.Err()
+		}
+		if v, ok := strings.CutPrefix(in.Text(), name+" "); ok {
+			return strconv.ParseFloat(v, 64)
+		}
+	}
+}
+
+// Reach waits until a metric has a value, for at most a minute.
+func (s *Server) Reach(ctx context.Context, name string, want float64) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		got, err := s.Metric(ctx, name)
+		if err != nil {
+			return err
+		}
+		if got == want {
+			return nil
+		}
+		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("%s is %g, not %g: %w", name, got, want, err)
+		}
+	}
+}
+
+// Programs are the processes of this machine that run exactly this command.
+func Programs(argv ...string) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		b, err := os.ReadFile(filepath.Join(d, "cmdline"))
+		if pid, bad := strconv.Atoi(filepath.Base(d)); err == nil && bad == nil && string(b) == strings.Join(argv, "\x00")+"\x00" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // Written is how many bytes the process has caused to be written to the disk.

@@ -7,6 +7,7 @@ package table
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -71,6 +72,18 @@ func (t *Table) Flat(what string, got, few time.Duration, most float64) {
 // Below adds a number that is to be small.
 func (t *Table) Below(what string, got, goal float64) {
 	t.judge(what, "<= "+number(goal), number(got), got/goal, got <= goal)
+}
+
+// Count adds a number that is counted, which is to be at most a goal that may be 0.
+func (t *Table) Count(what string, got, most float64) {
+	ratio := 1.0
+	switch {
+	case most > 0:
+		ratio = got / most
+	case got > 0:
+		ratio = math.Inf(1)
+	}
+	t.judge(what, "<= "+number(most), number(got), ratio, got <= most)
 }
 
 // number shows three digits of a small one and no fraction of a great one.

@@ -46,7 +46,7 @@ var noSuch = map[string]string{
 	"agent id": "nobody", "thread": "threads/peers/cli-nobody", "run": "u:999:f", "message": "999", "dead letter": "t:999", "approval": "0123456789abcdef", "question": "0123456789abcdef",
 	"provider": "nosuch", "setting": "no.such", "peer": "nobody-at-all", "file": "/no/such/file", "version": "0123", "hash": strings.Repeat("0", 64),
 	"name of an environment variable": "NO_SUCH_VARIABLE", "consumer": "nobody",
-	"session key": "agent:a1:console:cli:dm:missing", "binding number": "999", "tool": "no_such_tool", "MCP server": "no-server", "entry id": "999",
+	"session key": "agent:a1:console:cli:dm:missing", "binding number": "999", "tool": "no_such_tool", "MCP server": "no-server", "entry id": "999", "account": "nosuch", "person": "shop:nosuch",
 }
 
 // foreign is text of Go, gRPC or a parser, which says nothing to a person.
@@ -288,7 +288,7 @@ func TestBadInput(t *testing.T) {
 	begun := time.Now()
 	home := filepath.Join(t.TempDir(), "h")
 	must(t, os.MkdirAll(home, 0o700))
-	must(t, os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte("mcp: {servers: {files: {command: [no-such-program]}}}\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte("mcp: {servers: {files: {command: [no-such-program]}}}\nchannels: {shop: {type: webhook, secret: \"env:HOME\"}}\n"), 0o600))
 	services(t, home)
 	t.Setenv("PATH", built(t)+":"+os.Getenv("PATH"))
 	t.Chdir(t.TempDir())

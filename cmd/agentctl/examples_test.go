@@ -21,10 +21,12 @@ import (
 
 // notRun are the examples that this test does not run, and why.
 var notRun = map[string]string{
-	"agentctl setup":                     "asks at a terminal: TestSetupAtATerminal",
-	"agentctl config import shared.yaml": "needs registries over PostgreSQL: TestSharedSettings",
-	"agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY":   "needs a key: TestSetup",
-	"agentctl setup --yes --provider anthropic --key-file key.txt --service": "needs a key and a login with systemd: TestSetup, TestSetupService",
+	"agentctl setup":                      "asks at a terminal: TestSetupAtATerminal",
+	"agentctl channels test tg --to 1207": "needs an account of a platform: TestTelegramCommands of the gateway",
+	"agentctl config import shared.yaml":  "needs registries over PostgreSQL: TestSharedSettings",
+	"agentctl setup --yes --channel telegram --token-env TG_TOKEN --owner 1207": "needs a token: TestSetupChannel",
+	"agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY":      "needs a key: TestSetup",
+	"agentctl setup --yes --provider anthropic --key-file key.txt --service":    "needs a key and a login with systemd: TestSetup, TestSetupService",
 	"agentctl service install":                                "needs a login with systemd: TestService",
 	"agentctl service install --home /srv/claw":               "needs a login with systemd: TestService",
 	"agentctl service start":                                  "needs a login with systemd: TestService",
@@ -36,6 +38,8 @@ var notRun = map[string]string{
 	"agentctl service logs --lines 1000 | grep level=ERROR":   "needs a login with systemd: TestService",
 	"agentctl service logs --follow":                          "needs a login with systemd: TestService",
 	"agentctl service uninstall":                              "needs a login with systemd: TestService",
+	"agentctl gateway run":                                    "ends with Ctrl-C: TestGatewayRun",
+	"agentctl gateway run --port 19001":                       "the same",
 	"agentctl rm alice":                                       "asks at a terminal: TestScripts/removed",
 	"agentctl approvals watch":                                "ends with Ctrl-C: TestScripts/identity",
 	"agentctl drill --kills 200":                              "takes a minute: TestScripts/drill kills four times",
@@ -62,6 +66,12 @@ var notRun = map[string]string{
 	"agentctl mcp deny github delete_file":                                                                                                      "the same",
 	"agentctl mcp diff github":                                                                                                                  "the same",
 	"agentctl mcp diff github --json | jq -r '.[] | select(.state == \"changed\") | .tool'":                                                     "the same",
+	"agentctl pair approve QX4T7MHD":                                                                                                            "codes are random: the script pair",
+	"agentctl pair approve tg:1207 --owner":                                                                                                     "needs a person who asked: the script pair",
+	"agentctl pair list --account tg --all --json":                                                                                              "needs the account: the script pair",
+	"agentctl pair deny tg:1207":                                                                                                                "the same",
+	"agentctl pair block tg:1207":                                                                                                               "the same",
+	"agentctl pair revoke tg:1207":                                                                                                              "the same",
 	"agentctl mcp test github --agent alice":                                                                                                    "the same",
 	"agentctl mcp restart github --agent alice":                                                                                                 "the same",
 	"agentctl mcp remove github":                                                                                                                "the same",
@@ -79,11 +89,17 @@ var notRun = map[string]string{
 // before is what has to be so for an example that is not true of a home in which alice is
 // started and has answered one message: the lines of a shell before it.
 var before = map[string]string{
-	"agentctl agent rm alice --yes":                                          "agentctl stop alice",
-	"agentctl rm alice --force --yes --timeout 2m":                           "agentctl init alice",
-	"agentctl approvals policy import policy.json --replace":                 "agentctl approvals policy show --json >policy.json",
-	"agentctl audit verify --head 5f0c...":                                   "",
-	"agentctl bindings remove 2":                                             "agentctl bindings add alice --channel discord --guild 81; agentctl bindings add alice --channel discord --guild 82",
+	"agentctl agent rm alice --yes":                                         "agentctl stop alice",
+	"agentctl rm alice --force --yes --timeout 2m":                          "agentctl init alice",
+	"agentctl approvals policy import policy.json --replace":                "agentctl approvals policy show --json >policy.json",
+	"agentctl audit verify --head 5f0c...":                                  "",
+	"agentctl bindings remove 2":                                            "agentctl bindings add alice --channel discord --guild 81; agentctl bindings add alice --channel discord --guild 82",
+	"agentctl channels add webhook shop --secret env:SHOP_SECRET --dm open": "agentctl channels remove shop || true",
+	"agentctl channels add webhook shop --secret file:/etc/shop.key --allow-from c7 --url https://shop.example/replies": "agentctl channels remove shop || true",
+	"agentctl channels add plugin irc --plugin unix:/run/theclaw/irc.sock":                                              "agentctl channels remove irc || true",
+	"agentctl channels restart shop": "shop",
+	"agentctl channels remove shop":  "shop",
+	"printf '{\"id\":\"o-1\",\"from\":{\"id\":\"c7\"},\"text\":\"hello\"}' | agentctl channels sign shop": "shop",
 	"agentctl cancel alice 17":                                               "agentctl stop alice; messages 17",
 	"agentctl certs init":                                                    "rm -rf $THECLAW_HOME/tls",
 	"agentctl certs init --domain agents.example.org":                        "rm -rf $THECLAW_HOME/tls",
@@ -127,6 +143,7 @@ var standIns = strings.NewReplacer(
 
 // shell has the words of before.
 const shell = `set -eu -o pipefail
+shop() { printf 'SHOP_SECRET=a\n' >"$THECLAW_HOME/.env"; chmod 600 "$THECLAW_HOME/.env"; agentctl channels remove shop 2>/dev/null || true; agentctl channels add webhook shop --secret env:SHOP_SECRET; }
 messages() { for i in $(seq 2 "$1"); do agentctl send alice "say: $i" >/dev/null; done; }
 dead() { agentctl send alice "fail: auth" --wait 2>/dev/null && exit 1; return 0; }
 authority() { [ -e "$THECLAW_HOME/tls/ca.key" ] || agentctl certs init; }

@@ -35,11 +35,13 @@ var good = map[string][]string{
 	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "u:1:f"}, "run stream": {"a1", "u:1:f"}, "run wait": {"a1", "u:1:f"}, "top": {},
 	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "approvals policy show": {"a1"}, "approvals policy import": {"/dev/null"}, "approvals policy set": {"--ask=always", "a1"}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
 	"bindings add": {"--channel=telegram", "a1"}, "bindings list": {}, "bindings remove": {"1"}, "bindings test": {"--channel=telegram"},
+	"channels add": {"webhook", "x"}, "channels list": {}, "channels remove": {"shop"}, "channels restart": {"shop"}, "channels sign": {"shop"}, "channels status": {}, "channels test": {"--to=1207", "shop"},
+	"pair approve": {"shop:7"}, "pair block": {"shop:7"}, "pair deny": {"shop:7"}, "pair list": {}, "pair revoke": {"shop:7"},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config explain": {"run.timeout"}, "config get": {"a1", "kind"}, "config status": {}, "config import": {"/dev/null"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "erase": {"--peer", "bob", "a1"}, "export": {"--peer", "bob", "a1", "-"}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
-	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "man": {filepath.Join(os.TempDir(), "agentctl-man")}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
+	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "gateway run": {}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "man": {filepath.Join(os.TempDir(), "agentctl-man")}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
 	"migrate": {"a1"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
 	"service install": {}, "service logs": {}, "service start": {}, "service status": {}, "service stop": {}, "service uninstall": {}, "setup": {"--yes"}, "support bundle": {"x.tar.gz"},
 	"sessions archive": {aKey}, "sessions history": {aKey}, "sessions list": {"a1"}, "sessions patch": {"--title=x", aKey}, "sessions reset": {aKey}, "sessions show": {aKey},
@@ -94,7 +96,7 @@ func TestExitCodes(t *testing.T) {
 				if o := call(t, "", with(args...)...); o.code != 0 || o.err != "" || o.out == "" {
 					t.Errorf("exit %d, stdout %q, stderr %q", o.code, o.out, o.err)
 				}
-			case name == "doctor", name == "ready", name == "fsck", name == "up", name == "support bundle", name == "config status": // they say more than that; see their own tests
+			case name == "doctor", name == "ready", name == "fsck", name == "up", name == "gateway run", name == "support bundle", name == "config status": // they say more than that; see their own tests
 			case name == "thread":
 				failsWith(t, 2, "", with(args...)...)
 			case works[name]:

@@ -12,11 +12,11 @@ import (
 
 // sections are the groups of the root help, in the order in which a user needs them.
 var sections = []struct{ id, title, commands string }{
-	{"talk", "Conversations:", "setup up chat send agent run cancel sessions bindings"},
+	{"talk", "Conversations:", "setup up chat send agent run cancel sessions channels pair bindings"},
 	{"agents", "Agents:", "init list start stop rm status top config tools mcp sandbox file memory context providers bootstrap cmds"},
 	{"account", "Inspection:", "explain turns threads events errors usage approvals questions audit dlq lease"},
 	{"home", "Home and data:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
-	{"services", "Services:", "service ready log profile certs token support"},
+	{"services", "Services:", "service gateway ready log profile certs token support"},
 }
 
 // daily are the commands that are shown when none is named, in the order in which
@@ -26,7 +26,7 @@ const daily = "setup up init start chat send list status explain doctor"
 // overview makes root show the commands of every day when it is called without a command,
 // and gives it --version.
 func overview(e *command.Env, root *cobra.Command) {
-	version := root.Flags().Bool("version", false, "print the version of this program")
+	version := root.Flags().BoolP("version", "v", false, "print the version of this program")
 	group := root.RunE
 	root.RunE = func(c *cobra.Command, args []string) error {
 		switch {

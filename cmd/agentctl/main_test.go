@@ -66,11 +66,14 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 func programsInto(dir string) error {
 	from := os.Getenv("PROGRAMS")
 	if from == "" {
-		c := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "../agent", "../agentd", "../thread")
+		c := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "../agent", "../agentd", "../thread", "../../examples/botapi")
 		if out, err := c.CombinedOutput(); err != nil {
 			return &buildError{string(out)}
 		}
 		return nil
+	}
+	if out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../examples/botapi").CombinedOutput(); err != nil {
+		return &buildError{string(out)}
 	}
 	for _, name := range []string{"agentctl", "agent", "agentd", "thread"} {
 		if out, err := exec.Command("cp", filepath.Join(from, name), dir).CombinedOutput(); err != nil {

@@ -92,7 +92,7 @@ func TestOutputs(t *testing.T) {
 	n := 0
 	for _, line := range []string{
 		"sessions list a1", "sessions show " + aKey, "sessions history " + aKey, "sessions patch " + aKey + " --title x", "sessions reset " + aKey, "sessions archive " + aKey,
-		"bindings list", "bindings test --channel discord --peer channel:7 --guild 81",
+		"pair list", "bindings list", "bindings test --channel discord --peer channel:7 --guild 81",
 		"list", "status", "status a1", "threads a1", "turns a1", "explain a1 2", "errors list", "dlq list", "config effective a1", "config get a1 kind",
 		"config set a1 retry.max_attempts 4", "config explain", "config explain sandbox", "lease list", "providers list", "usage", "usage --by peer", "memory show a1", "context show a1 threads/peers/main-bob",
 		"log show a1", "certs show", "certs issue runner-2", "top --once", "version", "prune", "file get a1 IDENTITY.md", "run wait a1 " + key, "init a3", "start a1", "start a1 a2", "stop a2", "bootstrap",
@@ -300,7 +300,12 @@ func TestOverview(t *testing.T) {
 			t.Errorf("%s is in no group of the help", c.Name())
 		}
 	}
-	if o := call(t, "", "--version"); o.code != 0 || o.out != version+"\n" {
-		t.Errorf("--version: %+v", o)
+	for _, flag := range []string{"--version", "-v"} { // S3-76
+		if o := call(t, "", flag); o.code != 0 || o.out != version+"\n" {
+			t.Errorf("%s: %+v", flag, o)
+		}
+	}
+	if o := call(t, "", "-h"); o.code != 0 || o.out != call(t, "", "--help").out {
+		t.Errorf("-h: %+v", o)
 	}
 }

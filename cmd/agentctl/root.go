@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
 	"github.com/theclaw/agents/cmd/agentctl/internal/audit"
 	"github.com/theclaw/agents/cmd/agentctl/internal/bindings"
+	"github.com/theclaw/agents/cmd/agentctl/internal/channels"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/cmds"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
@@ -26,6 +27,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migratestore"
+	"github.com/theclaw/agents/cmd/agentctl/internal/pair"
 	"github.com/theclaw/agents/cmd/agentctl/internal/peer"
 	"github.com/theclaw/agents/cmd/agentctl/internal/process"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
@@ -67,6 +69,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	command.TextFlag(f, &e.Flags.Registry, "registry", command.Address, "address of the registry (unix:/// or dns:///)")
 	command.TextFlag(f, &e.Flags.Runner, "runner", command.Address, "address of the runner")
 	command.TextFlag(f, &e.Flags.Deliverer, "deliverer", command.Address, "address of the deliverer")
+	command.TextFlag(f, &e.Flags.Gateway, "gateway", command.Address, "address of the gateway")
 	command.TextFlag(f, &e.Flags.TLS, "tls", command.Path, "certificates for dns:/// (default tls/ in the home)")
 	command.DurationFlag(f, &e.Flags.Timeout, "timeout", "maximum wait for one response")
 	f.VarP(&e.Flags.Output, "output", "o", "print a list or an object as "+strings.Join(command.Outputs, ", "))
@@ -79,7 +82,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, message.Command(e), chat.Command(e), top.Command(e))
 	subs = append(subs, run.Commands(e)...)
 	subs = append(subs, event.Commands(e)...)
-	subs = append(subs, threadCommand(), sessions.Command(e), bindings.Command(e))
+	subs = append(subs, threadCommand(), sessions.Command(e), bindings.Command(e), channels.Command(e), pair.Command(e))
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
@@ -95,7 +98,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e), questions.Command(e))
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, setup.Command(e), service.Command(e), support.Command(e))
-	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e), manual.Command(e))
+	subs = append(subs, up.Command(e), up.Gateway(e), versionCommand(e), completionCommand(e), manual.Command(e))
 	command.Group(e, root, subs...)
 	overview(e, root)
 	sortIn(root)

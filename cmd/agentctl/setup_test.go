@@ -4,9 +4,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
 )
 
 // model is a provider that takes one key and, as careless ones do, repeats a wrong one.
@@ -66,7 +70,7 @@ func digest(t *testing.T, home string) string {
 			return err
 		case e.IsDir() && (rel == "run" || rel == "audit" || strings.HasSuffix(rel, "logs") || strings.HasSuffix(rel, "sessions")):
 			return fs.SkipDir
-		case e.Type().IsRegular() && (strings.HasSuffix(rel, ".yaml") || strings.HasSuffix(rel, ".key")):
+		case e.Type().IsRegular() && (strings.HasSuffix(rel, ".yaml") || strings.HasSuffix(rel, ".key") || strings.HasSuffix(rel, ".token")):
 			b, err := os.ReadFile(path)
 			if err != nil {
 				return err
@@ -153,6 +157,96 @@ func TestSetup(t *testing.T) {
 	}
 }
 
+// setup --yes with a channel: one command from an empty home to the first reply over it; a second run
+// changes nothing; a token that is refused is reported.
+func TestSetupChannel(t *testing.T) {
+	api, err := telegramtest.Start(telegramtest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	m := newModel(t, "sk-good-0123456789abcdef")
+	home, tmp := filepath.Join(t.TempDir(), "h"), t.TempDir()
+	must(t, os.Mkdir(home, 0o700))
+	must(t, os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte("gateway: {http: \"127.0.0.1:0\"}\n"), 0o600))
+	start := func(token string, args ...string) (c *exec.Cmd, in io.Closer, out *bytes.Buffer) {
+		t.Helper()
+		c = exec.Command(filepath.Join(built(t), "agentctl"), append([]string{"setup", "--yes", "--provider", "work", "--base-url", m.url, "--model", "m1", "--key-from-env", "MY_KEY"}, args...)...)
+		c.Env = []string{"THECLAW_HOME=" + home, "HOME=" + tmp, "TMPDIR=" + tmp, "PATH=/usr/bin:/bin", "TG=" + token, "MY_KEY=" + m.key}
+		out = &bytes.Buffer{}
+		c.Stdout, c.Stderr = out, out
+		in, err := c.StdinPipe()
+		must(t, err)
+		must(t, c.Start())
+		return c, in, out
+	}
+	first := []string{"--channel", "telegram", "--token-env", "TG", "--api", api.URL(), "--owner", "1207"}
+	c, in, out := start(api.Token(), first...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	bob := telegramtest.User{ID: 1207, FirstName: "Bob"}
+	api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "hello"})
+	if _, err := api.WaitText(ctx, "hello from m1", 0); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	must(t, in.Close())
+	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "telegram is up as @demo_bot") || strings.Contains(out.String(), api.Token()) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	before := digest(t, home)
+	c, in, out = start(api.Token(), append(first, "--no-chat")...)
+	must(t, in.Close())
+	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "it stays as it is") || digest(t, home) != before {
+		t.Errorf("a second run: %v\n%s", err, out)
+	}
+	if info, err := os.Stat(filepath.Join(home, "telegram.token")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info, err)
+	}
+	other := filepath.Join(t.TempDir(), "h")
+	must(t, os.Mkdir(other, 0o700))
+	must(t, os.WriteFile(filepath.Join(other, "theclaw.yaml"), []byte("gateway: {http: \"127.0.0.1:0\"}\n"), 0o600))
+	home = other
+	c, in, out = start("4242:REVOKED", append(first, "--no-chat")...)
+	must(t, in.Close())
+	if err := c.Wait(); err == nil || !strings.Contains(out.String(), "the account telegram is auth") || strings.Contains(out.String(), "REVOKED") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The questions about a channel at a terminal: the token is hidden, and the code that the bot has
+// answered with makes its person an owner.
+func TestSetupChannelAtATerminal(t *testing.T) {
+	api, err := telegramtest.Start(telegramtest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	home := filepath.Join(t.TempDir(), "h")
+	must(t, os.Mkdir(home, 0o700))
+	must(t, os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte("gateway: {http: \"127.0.0.1:0\"}\n"), 0o600))
+	s := terminal(t, ctl(t, home, "HOME='"+home+"' PATH=/usr/bin:/bin", "setup --channel telegram --api "+api.URL()))
+	s.shows("Enter for none:")
+	s.do("send-keys", "Enter")
+	s.shows("The token of telegram (not shown)")
+	s.do("send-keys", "-l", api.Token())
+	s.do("send-keys", "Enter")
+	s.shows("Write to it now", "Code, Enter to leave it out:")
+	s.hides(api.Token())
+	bob := telegramtest.User{ID: 1207, FirstName: "Bob"}
+	api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "hi"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m, err := api.WaitText(ctx, "Code: ", 0)
+	must(t, err)
+	code, _, _ := strings.Cut(m.Text[strings.Index(m.Text, "Code: ")+len("Code: "):], " ")
+	s.do("send-keys", "AAAAAAAA", "Enter")
+	s.shows("no person waits with this code")
+	s.do("send-keys", code, "Enter")
+	s.shows("Say something to admin")
+	s.do("send-keys", "C-d")
+	s.shows("exit=0")
+}
+
 // Whatever ends setup while it tests a key, the home is as it was and the child has ended.
 func TestSetupInterrupted(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "ended": syscall.SIGTERM, "killed": syscall.SIGKILL} {
@@ -229,6 +323,10 @@ func TestSetupAtATerminal(t *testing.T) {
 	s.do("send-keys", m.key, "Enter")
 	s.shows("work answers as m1")
 	s.hides(m.key, "sk-wrong")
+	s.shows("A chat platform to write from")
+	s.do("send-keys", "nosuch", "Enter")
+	s.shows("is none of them")
+	s.do("send-keys", "Enter")
 	s.shows("Say something to admin")
 	s.do("send-keys", "hello", "Enter")
 	s.shows("hello from m1")

@@ -35,7 +35,8 @@ func TestTools(t *testing.T) {
 		{"", "tools explain a1 message", "message_send   denied by layer 1 profile \"theclaw\": no entry of allow\n"},
 		{"config set a1 tools.profile messaging", "tools explain a1 bash_exec", "bash_exec   denied by layer 1 profile \"messaging\": no entry of allow\n"},
 		{"", "tools explain a1 message", "message_send   allowed by all layers: 1 profile \"messaging\"\n"},
-		{"config set a1 tools.deny [group:messaging]", "tools explain a1 message", "message_send   denied by layer 5 agent: tools.deny [\"group:messaging\"]; allowed by 1 profile \"messaging\"\n"},
+		{"", "tools explain a1 session_status", "session_status   allowed by all layers: 1 profile \"messaging\"\n"},
+		{"config set a1 tools.deny [group:messaging,session_status]", "tools explain a1 message", "message_send   denied by layer 5 agent: tools.deny [\"group:messaging\"]; allowed by 1 profile \"messaging\"\n"},
 	} {
 		if c.set != "" {
 			done(t, do, strings.Fields(c.set)...)
@@ -125,7 +126,9 @@ func TestFirstTask(t *testing.T) {
 	w := world.Start(t, world.Options{})
 	do := person(w)
 	done(t, do, "init", "work")
-	done(t, do, "config", "set", "work", "tools.web_fetch.allow_private", "[127.0.0.0/8]")
+	if err := os.WriteFile(filepath.Join(w.Home, "theclaw.yaml"), []byte("tools: {web_fetch: {allow_private: [127.0.0.0/8]}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	done(t, do, "start", "work")
 	dir := filepath.Join(w.Home, "agents/work/workdir")
 	for name, text := range map[string]string{"add.sh": "add() { echo $(($1 - $2)); }\n", "test.sh": ". ./add.sh\ntest \"$(add 2 3)\" = 5 && echo passed || echo failed\n"} {

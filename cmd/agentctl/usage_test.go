@@ -91,6 +91,7 @@ func TestUsageErrors(t *testing.T) {
 		"sessions patch agent:a1:main", "sessions patch agent:a1:main --thinking much", "sessions patch agent:a1:main --verbose maybe", "sessions patch agent:a1:main --queue-mode x",
 		"bindings", "bindings add a1", "bindings add --channel telegram", "bindings add a1 --channel Telegram", "bindings add a1 --channel dm", "bindings add a1 --channel telegram --peer 1207",
 		"bindings add a1 --channel telegram --peer all:1207", "bindings add a1 --channel telegram --peer dm:", "bindings add a1 --channel telegram --at 0", "bindings add a1 --channel telegram --account A",
+		"pair", "pair approve", "pair approve x", "pair approve QX4T7MH1", "pair approve tg:", "pair block A:7", "pair list --account A",
 		"bindings remove", "bindings remove 0", "bindings remove x", "bindings test", "bindings test --channel telegram --account *", "bindings test --channel telegram --parent 7",
 		"run", "run wait", "run wait a1", "run wait a1 u:1:f --timeout 48h", "run stream a1 u:1:f --after x", "cancel a1", "cancel a1 x", "cancel a1 0", "top --every 10ms",
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/testing/world"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -54,7 +55,17 @@ func TestAlertsAskForWhatIsThere(t *testing.T) {
 	if err := os.MkdirAll(site.Home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	broken := "mcp:\n  servers:\n    broken: {command: [/bin/false]}\n" // it ends whenever it is started
+	phone, err := telegramtest.Start(telegramtest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(phone.Close)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(phone.Token()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := "mcp:\n  servers:\n    broken: {command: [/bin/false]}\n" + // it ends whenever it is started
+		"channels:\n  tg: {type: telegram, token: 'file:" + token + "', api: '" + phone.URL() + "', dm: open}\n"
 	if err := os.WriteFile(filepath.Join(site.Home, "theclaw.yaml"), []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +87,8 @@ func TestAlertsAskForWhatIsThere(t *testing.T) {
 	if _, err := site.Push(t.Context(), "a3", world.Peer("bob"), "run: true", ""); err != nil {
 		t.Fatal(err)
 	}
+	frank := telegramtest.User{ID: 7, FirstName: "Frank"}
+	phone.Say(telegramtest.Message{Chat: telegramtest.Private(frank), From: &frank, Text: "an hour ago", Date: time.Now().Add(-time.Hour).Unix()})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := runnerv1.NewToolServiceClient(site.Dial(t, "runner", rpc.Identity{})).StartServer(ctx, &runnerv1.StartServerRequest{AgentId: "a1", Server: "broken"}); err != nil {

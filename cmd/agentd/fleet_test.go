@@ -33,6 +33,9 @@ type fleet struct {
 }
 
 // users are who runs what; the registry is the test's own user.
+// fleetServices are the services of a fleet: nothing is posted to it.
+var fleetServices = []string{"registry", "runner", "deliverer"}
+
 var users = map[string]uint32{"runner": 65532, "deliverer": 65533}
 
 func newFleet(t *testing.T) *fleet {

@@ -10,7 +10,7 @@ import (
 // flagGroups are the groups of flags in the help, each with its flags in order.
 var flagGroups = []struct{ title, flags string }{
 	{"Home and storage flags", "home profile dsn"},
-	{"Network flags", "registry name listen advertise tls"},
+	{"Network flags", "registry name listen port advertise tls"},
 	{"Log and metrics flags", "log-format log-level metrics-listen metrics-remote"},
 	{"Other flags", "lease-ttl grace version"},
 }

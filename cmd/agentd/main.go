@@ -1,6 +1,6 @@
 // Command agentd runs the services of the runtime: one of them, or all in one process.
 //
-//	agentd all | registry | runner | deliverer [flags]
+//	agentd all | registry | runner | deliverer | gateway [flags]
 //
 // Each service has its own socket in $THECLAW_HOME/run and reaches the others
 // through theirs, also within one process. SIGTERM drains: nothing new is started,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/testing/world"
@@ -37,6 +40,9 @@ func TestMain(m *testing.M) {
 		}
 		if dir := os.Getenv(traps); dir != "" {
 			lookOut(dir)
+		}
+		if os.Getenv(ackFirst) != "" {
+			acknowledgeFirst()
 		}
 		os.Exit(Main(os.Args[1:], os.Getenv, os.Stderr))
 	}
@@ -68,6 +74,35 @@ func arm(spec string) {
 	})
 }
 
+// ackFirst makes this agentd acknowledge what platforms deliver before it is stored, which is the
+// control of the matrix of channels.
+const ackFirst = "THECLAW_TEST_ACK_FIRST"
+
+func acknowledgeFirst() {
+	for i, t := range catalog.Types {
+		if t.Receive == nil {
+			continue
+		}
+		catalog.Types[i].Receive = func(name string, d channel.Definition, deps channel.Deps) (channel.Receiver, error) {
+			r, err := t.Receive(name, d, deps)
+			return earlyReceiver{r}, err
+		}
+	}
+}
+
+type earlyReceiver struct{ channel.Receiver }
+
+func (r earlyReceiver) Receive(ctx context.Context, in channel.Intake) error {
+	return r.Receiver.Receive(ctx, earlyIntake{in})
+}
+
+type earlyIntake struct{ channel.Intake }
+
+func (i earlyIntake) Take(ctx context.Context, u channel.Update, stored func()) error {
+	stored()
+	return i.Intake.Take(ctx, u, func() {})
+}
+
 // program is this test binary as agentd.
 func program(t testing.TB) world.Program {
 	t.Helper()
@@ -96,7 +131,7 @@ func setting(t testing.TB, name string, def int64) int64 {
 // keep for long where nobody sees that it is dead.
 var flags = []string{"--lease-ttl", "3s", "--log-level", "debug"}
 
-var everything = []string{"registry", "runner", "deliverer"}
+var everything = []string{"registry", "runner", "deliverer", "gateway"}
 
 // traps names a directory that the processes of a cluster look into whenever they pass
 // a label, so that nobody need be started again to be killed there, and of several

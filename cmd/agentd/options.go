@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,6 +34,7 @@ type options struct {
 	registry  string   // target of the registry, or of several
 	dsns      []string // of the registry's database, one at most; none: as theclaw.yaml says
 	listen    string   // TCP address beside the socket; empty: none
+	port      string   // of gateway.http; empty: as the settings and the environment say
 	advertise string   // TCP address of a worker in its leases; empty: as it listens
 	tls       string   // directory of certificates
 	metrics   string
@@ -50,11 +52,12 @@ type options struct {
 const help = `agentd runs the services for the agents of one home.
 
 Usage:
-  agentd all|registry|runner|deliverer [flags]
+  agentd all|registry|runner|deliverer|gateway [flags]
 
 Examples:
   agentd all                                  one process, no setup needed
   agentd all --metrics-listen 127.0.0.1:9464  with Prometheus metrics
+  agentd gateway --port 19001                 the gateway alone, at another port
   agentd runner --name runner-2               an additional runner in the same home
   agentd all --listen 10.0.0.5:7443           also for workers on other machines, with mTLS
   agentd runner --registry dns:///10.0.0.5:7443
@@ -88,10 +91,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		fmt.Fprintln(stderr, "agentd", versionText())
 		return o, errHelp
 	case len(words) != 1:
-		return o, fault.Usage("exactly one of all, registry, runner, deliverer is needed", "for instance 'agentd all'")
+		return o, fault.Usage("exactly one of all, registry, runner, deliverer, gateway is needed", "for instance 'agentd all'")
 	}
 	if o.services = choose(words[0]); o.services == nil {
-		return o, fault.Usage(fmt.Sprintf("there is no service %.40q", words[0]), "use all, registry, runner or deliverer")
+		return o, fault.Usage(fmt.Sprintf("there is no service %.40q", words[0]), "use all, registry, runner, deliverer or gateway")
 	}
 	if name != "" {
 		if o.services, err = rename(o.services, name); err != nil {
@@ -116,6 +119,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if o.metricsRemote && o.metrics == "" {
 		return o, fault.Usage("--metrics-remote goes with --metrics-listen", "for instance --metrics-listen 0.0.0.0:9464")
 	}
+	if o.port != "" && !slices.ContainsFunc(o.services, func(s service) bool { return s.name == "gateway" }) {
+		return o, fault.Usage("--port is for the gateway", "for instance 'agentd gateway --port 19001'")
+	}
 	if o.registry != "" && o.services[0].name == "registry" {
 		return o, fault.Usage("--registry is for a runner or a deliverer alone", "leave it out: the registry is in this process")
 	}
@@ -139,6 +145,7 @@ func (o *options) find(getenv func(string) string) (err error) {
 	if o.home, err = layout.ChosenHome(o.home, o.profile, getenv); err != nil {
 		return err
 	}
+	o.profile = cmp.Or(o.profile, getenv("THECLAW_PROFILE"))
 	o.vars, err = envfile.Read(layout.At(o.home).EnvFile())
 	o.getenv = o.vars.Getenv(getenv)
 	return err
@@ -158,6 +165,13 @@ func (o *options) define(f *flag.FlagSet, level, name *string, showVersion *bool
 	})
 	f.StringVar(name, "name", "", "`name` of an additional runner or deliverer in a home, such as runner-2; also the name of its socket")
 	f.StringVar(&o.listen, "listen", "", "TCP `address` to listen on in addition to the socket, with the certificates of --tls; for 'all', of the registry; default none")
+	f.Func("port", "`number` of the port of the gateway on its HTTP address, in place of that of PORT, gateway.http or the profile; 0: a free one", func(port string) error {
+		if !isPort(port) {
+			return errors.New("use 0 to 65535")
+		}
+		o.port = port
+		return nil
+	})
 	f.StringVar(&o.advertise, "advertise", "", "`address` of this runner or deliverer for others, if it differs from --listen; written into its leases")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")

@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/deliverer"
+	"github.com/theclaw/agents/services/gateway"
 	"github.com/theclaw/agents/services/registry"
 	"github.com/theclaw/agents/services/runner"
 )
@@ -29,9 +30,9 @@ type service struct {
 	make func(ctx context.Context, e *env, name string) (component, error)
 }
 
-// all is every service in the order of starting. They end in the reverse one: the
-// last replies of a runner that drains still find their deliverer.
-var all = []service{{"registry", makeRegistry}, {"deliverer", makeDeliverer}, {"runner", makeRunner}}
+// all is every service in the order of starting. They end in the reverse one: nothing is
+// taken in any more when a runner drains, and its last replies still find their deliverer.
+var all = []service{{"registry", makeRegistry}, {"deliverer", makeDeliverer}, {"runner", makeRunner}, {"gateway", makeGateway}}
 
 // choose answers the services a word names, or nil.
 func choose(word string) []service {
@@ -73,8 +74,8 @@ func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
 	}, nil
 }
 
-// worker is what a runner and a deliverer have alike: a connection to the
-// registry and an identity in its leases.
+// worker is what the services besides the registry have alike: a connection to the registry and
+// an identity in its leases.
 type worker struct {
 	conn    *grpc.ClientConn
 	calls   grpc.ClientConnInterface // the connection, or the desk of this process before it
@@ -137,7 +138,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		root = e.homeDir.AgentsDir() // the registry's paths are those of its machine
 	}
 	s, err := runner.New(runner.Config{
-		Root: root, Agent: shim(e), Servers: filepath.Join(e.home, "mcp"),
+		Version: versionText(), Root: root, Home: e.home, Agent: shim(e), Servers: e.homeDir.ServersDir(),
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
 		Sandbox: sandbox.Options{Program: e.starter(), Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
@@ -199,6 +200,29 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 		Metrics: obs.NewDelivererMetrics(e.metrics), Logger: e.log.With("service", "deliverer"),
 	})
 	return component{register: s.Register, policy: deliverer.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
+}
+
+func makeGateway(_ context.Context, e *env, name string) (component, error) {
+	at, err := e.homeDir.Gateway()
+	if err != nil {
+		return component{}, err
+	}
+	addr, problem := listenHTTP(e.options, at, e.log)
+	w, err := e.newWorker(name)
+	if err != nil {
+		return component{}, err
+	}
+	s, err := gateway.New(gateway.Config{HTTP: addr, TTL: e.ttl, Problem: problem, PublicURL: at.PublicURL, TrustedProxies: at.TrustedProxies}, gateway.Deps{
+		Registry: w.calls, Holder: w.holder.ID(), Resolve: e.resolve, Redactor: e.redactor,
+		Metrics: obs.NewGatewayMetrics(e.metrics), Logger: e.log.With("service", "gateway"),
+	})
+	if err != nil {
+		return component{}, errors.Join(err, w.close())
+	}
+	return component{
+		register: s.Register, policy: gateway.Policy(), token: e.workerToken(), run: s.Run,
+		close: func() error { return errors.Join(s.Close(), w.close()) },
+	}, nil
 }
 
 // resolve reads a secret by its reference.

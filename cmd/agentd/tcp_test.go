@@ -27,7 +27,7 @@ import (
 func TestServicesOverTCP(t *testing.T) {
 	f, sink := newFleet(t), world.NewSink(t)
 	parts := map[string]*world.Process{}
-	for _, name := range everything {
+	for _, name := range fleetServices {
 		parts[name] = f.start(t, name)
 	}
 	f.Client = world.NewClient(f.dial(t, "registry"), f.dial(t, "runner"))
@@ -47,7 +47,7 @@ func TestServicesOverTCP(t *testing.T) {
 		}
 	}
 	burst()
-	for _, name := range everything {
+	for _, name := range fleetServices {
 		parts[name].Kill()
 		parts[name] = f.start(t, name)
 		if name == "runner" { // it has another port
@@ -199,13 +199,37 @@ func TestTokenRotatesUnderLoad(t *testing.T) {
 	t.Logf("%d calls while the token was rotated %d times", calls.Load(), rotations)
 }
 
-// S1: after a default start nothing of ours listens on the network.
-func TestDefaultStartListensNowhere(t *testing.T) {
-	site := world.NewSite(t, program(t))
-	p := site.Start(t, "all")
-	site.Serving(t, p, everything...)
+// A start listens at the address of the gateway on loopback alone, and with gateway.http off
+// nowhere.
+func TestDefaultStartListensOnLoopback(t *testing.T) {
+	const gateway = "0100007F:4965" // 127.0.0.1:18789, as the kernel writes it
+	for _, settings := range []string{"", "gateway: {http: off}\n"} {
+		site := world.NewSite(t, program(t))
+		if settings != "" {
+			if err := os.MkdirAll(site.Home, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(site.Home, "theclaw.yaml"), []byte(settings), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := site.Start(t, "all")
+		site.Serving(t, p, everything...)
+		for _, line := range listening(t, p.Pid()) {
+			// Another agentd of this machine may have the address: then there is none.
+			if f := strings.Fields(line); settings != "" || f[1] != gateway {
+				t.Errorf("%q: %s", settings, line)
+			}
+		}
+	}
+}
+
+// listening are the rows of the kernel's tables for the sockets of a process that others can
+// reach over the network.
+func listening(t *testing.T, pid int) (rows []string) {
+	t.Helper()
 	ours := map[string]bool{}
-	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Pid()))
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil || len(fds) == 0 {
 		t.Fatal(fds, err)
 	}
@@ -214,18 +238,19 @@ func TestDefaultStartListensNowhere(t *testing.T) {
 			ours[strings.TrimSuffix(strings.TrimPrefix(to, "socket:["), "]")] = true
 		}
 	}
-	if len(ours) < 3 {
+	if len(ours) < len(everything) {
 		t.Errorf("%d sockets are open, the services have one each", len(ours))
 	}
 	for _, table := range []string{"tcp", "tcp6", "udp", "udp6"} {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", p.Pid(), table))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		if err != nil {
 			continue // without IPv6
 		}
 		for line := range strings.Lines(string(b)) {
 			if f := strings.Fields(line); len(f) > 9 && ours[f[9]] {
-				t.Errorf("%s: %s", table, line)
+				rows = append(rows, line)
 			}
 		}
 	}
+	return rows
 }

@@ -120,7 +120,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	}
 	set("registry.db", "PRAGMA user_version = 99")
 	p := site.Start(t, "all")
-	if code := p.Exit(); code != 1 || !strings.Contains(p.Log(), "has format 99, this build knows 4") || !strings.Contains(p.Log(), "use that version") {
+	if code := p.Exit(); code != 1 || !strings.Contains(p.Log(), "has format 99, this build knows 5") || !strings.Contains(p.Log(), "use that version") {
 		t.Errorf("exit %d: %s", code, p.Log())
 	}
 	set("registry.db", "PRAGMA user_version = 0") // as written before there was one

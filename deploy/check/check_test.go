@@ -124,7 +124,7 @@ func TestMetricsFrom(t *testing.T) {
 			}
 		}
 	}
-	if pods != 5 || policies != 5 {
+	if pods != 6 || policies != 6 {
 		t.Errorf("%d pods, %d policies", pods, policies)
 	}
 }
@@ -174,7 +174,7 @@ func renderAll(t *testing.T, values map[string]any) map[string]any {
 			}
 			object := map[string]any{
 				"StatefulSet": &appsv1.StatefulSet{}, "Deployment": &appsv1.Deployment{}, "ServiceAccount": &corev1.ServiceAccount{}, "Service": &corev1.Service{},
-				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "ConfigMap": &corev1.ConfigMap{},
+				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "ConfigMap": &corev1.ConfigMap{}, "Ingress": &networkingv1.Ingress{},
 			}[head.Kind]
 			if object == nil {
 				t.Fatalf("%s: unknown kind %q", name, head.Kind)

@@ -24,7 +24,7 @@ import (
 )
 
 // many are how many there are of each service, as docs/scaling.md says.
-var many = map[string]int32{"registry": 3, "runner": 4, "deliverer": 2}
+var many = map[string]int32{"registry": 3, "runner": 4, "deliverer": 2, "gateway": 2}
 
 // clustered are the values that stand beside the chart, and changes to them.
 func clustered(t *testing.T, change func(cluster map[string]any)) map[string]any {
@@ -43,7 +43,7 @@ func clustered(t *testing.T, change func(cluster map[string]any)) map[string]any
 	return values
 }
 
-// Three registries, four runners and two deliverers: on nodes apart, one at a time
+// Three registries, four runners, two deliverers and two gateways: on nodes apart, one at a time
 // moved, each with its own key alone, and only registries know the database and reach it.
 func TestClusterChart(t *testing.T) {
 	for _, change := range []func(map[string]any){nil, func(c map[string]any) {
@@ -57,7 +57,7 @@ func TestClusterChart(t *testing.T) {
 			}
 		}
 		objects := renderAll(t, values)
-		if len(objects) != 2+4*3 {
+		if len(objects) != 3+4*4 {
 			t.Fatalf("%v", slices.Sorted(maps.Keys(objects)))
 		}
 		settings := objects["ConfigMap x-settings"].(*corev1.ConfigMap)
@@ -189,7 +189,7 @@ func checkPolicy(t *testing.T, part string, p networkingv1.NetworkPolicySpec) {
 	want := []int{53, 53, 7443, 443}
 	in := 1 // those with a certificate whom the values name
 	if part == "registry" {
-		want, in = []int{53, 53, 5432}, 3
+		want, in = []int{53, 53, 5432}, 4
 	}
 	if !slices.Equal(ports, want) || len(p.PolicyTypes) != 2 || len(p.Ingress) != 1 || len(p.Ingress[0].From) != in {
 		t.Errorf("%s: out to %v, in from %+v", part, ports, p.Ingress)

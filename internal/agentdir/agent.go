@@ -30,10 +30,14 @@ type Agent struct {
 	Secrets []layer.Secret
 	// Servers are the MCP servers of the home, by name.
 	Servers []layer.Server
+	// Programs are those of the home that are tools, by name.
+	Programs []layer.Program
 	// Accounts are those of the home.
 	Accounts []layer.Account
 	// Owners are those of the home, each as type:peer.
 	Owners []string
+	// Fallbacks are the models that can follow the agent's own, each as PROVIDER/MODEL.
+	Fallbacks []string
 	// Problem is what is wrong with the present files, when these settings are the last
 	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
 	Problem error
@@ -156,8 +160,11 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Accounts: loaded.Accounts, Owners: loaded.Owners, Files: Files{in.Agent.Data, in.Home}}
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Programs: loaded.Programs, Accounts: loaded.Accounts, Owners: loaded.Owners, Fallbacks: loaded.Fallbacks(), Files: Files{in.Agent.Data, in.Home}}
 	if err := a.resolveWorkspace(loaded); err != nil {
+		return nil, invalid(blame, err)
+	}
+	if err := a.checkBinds(loaded); err != nil {
 		return nil, invalid(blame, err)
 	}
 	return a, nil

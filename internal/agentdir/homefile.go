@@ -183,6 +183,20 @@ func (h *Home) Storage() (layer.Storage, error) {
 	return s, nil
 }
 
+// Gateway returns where the gateway of this home listens, as the file of the home says. Errors:
+// CONFIG_INVALID, those of [Fault].
+func (h *Home) Gateway() (layer.Gateway, error) {
+	file, err := readSettings(h.Home, h.root)
+	if err != nil {
+		return layer.Gateway{}, err
+	}
+	s, err := layer.ReadHome(file)
+	if err != nil {
+		return layer.Gateway{}, invalid(codes.FailedPrecondition, err)
+	}
+	return s.Gateway, nil
+}
+
 // DefaultAgent returns the agent for messages that nothing else gives to one: the marked entry
 // of agents.list, its first entry, the agent main, admin, the first of ids. ids are the agents
 // that exist, in order; an entry without an agent is not chosen. Empty: there is no agent.

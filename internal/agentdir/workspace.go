@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 )
 
@@ -79,6 +80,16 @@ func (a *Agent) resolveWorkspace(loaded *layer.Loaded) error {
 		return fail(fmt.Sprintf("%s contains the home %s; choose another directory", a.Workspace, home))
 	case inside(a.Workspace, home) && !inside(a.Workspace, filepath.Join(home, "workspace")) && !strings.HasPrefix(a.Workspace, filepath.Join(home, "workspace-")):
 		return fail(fmt.Sprintf("%s is among the files of the home; choose a directory outside of it, or %s", a.Workspace, filepath.Join(home, "workspace-"+a.ID)))
+	}
+	return nil
+}
+
+// checkBinds refuses binds of containers with which programs would read the home.
+func (a *Agent) checkBinds(loaded *layer.Loaded) error {
+	for _, b := range a.Config.Sandbox.Docker.Binds {
+		if p, home := filepath.Clean(config.BindSource(b)), a.home.Path(); inside(p, home) || inside(home, p) {
+			return loaded.Problem("sandbox.docker.binds", fmt.Sprintf("sandbox.docker.binds: %s holds the home %s or is in it; choose another path", p, home))
+		}
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestWorkspaceOfAnAgent(t *testing.T) {
 	}
 }
 
-// S4-12: keys that need a restart are named until the old value is back.
+// S2-02, S4-12: keys that need a restart are named until the old value is back.
 func TestRestartKeys(t *testing.T) {
 	h := openHome(t)
 	for _, c := range []struct{ text, want string }{
@@ -118,6 +118,9 @@ func TestRestartKeys(t *testing.T) {
 		{"storage: {engine: postgres, dsns: ['env:DSN']}\n", "storage.engine storage.dsns"},
 		{"storage: [\n", "storage.engine storage.dsns"},
 		{"storage: {engine: sqlite}\n", ""},
+		{"gateway: {http: '127.0.0.1:9'}\n", "gateway.http"},
+		{"gateway: {http: '0.0.0.0:9', public_url: 'https://a.example', trusted_proxies: [10.0.0.0/8]}\n", "gateway.http gateway.public_url gateway.trusted_proxies"},
+		{"run: {timeout: 5m}\n", ""},
 	} {
 		write(t, h.DefaultsFile(), c.text)
 		s, err := h.HomeState()

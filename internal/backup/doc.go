@@ -3,7 +3,7 @@
 //	backup.json                       the format and the agents
 //	agents/<id>/inbox/events.db       the inbox first,
 //	agents/<id>/threads/.../events.db then its conversations,
-//	agents/<id>/IDENTITY.md ...       then texts, memory, sessions (, workdir)
+//	agents/<id>/IDENTITY.md ...       then texts, memory, sessions, media (, workdir)
 //	manifest.json                     sizes, sha256, and the lease tokens, last
 //
 // Names are bytes as the file system has them: in the tar as PAX records with hdrcharset
@@ -25,6 +25,8 @@
 //     is accepted;
 //   - a message that was accepted after the inbox was copied and begun before its
 //     thread was is aborted: its thread has it, no inbox will bring it again;
+//   - media whose file is not in the backup, because nothing referred to them when it was
+//     copied, are forgotten;
 //   - what waits for delivery is due again, under its key and flagged, because nobody
 //     can know whether it was sent after the copy.
 //

@@ -174,7 +174,7 @@ func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAge
 	err = inCopy(ctx, in, func(tx *db.Tx) error {
 		return errors.Join(continueInbox(tx, f, due, id != as), renameFences(tx, id, as),
 			renameKeys(tx, id, as, "x_origin", "session_key"), renameKeys(tx, id, as, "x_sessions", "key"),
-			renameKeys(tx, id, as, "x_sessions", "key_folded"), renameProcesses(tx, id, as), listSessions(tx, sessions))
+			renameKeys(tx, id, as, "x_sessions", "key_folded"), renameProcesses(tx, id, as), forgetMedia(tx, dir), listSessions(tx, sessions))
 	})
 	return out, errors.Join(err, addThreadFiles(ctx, in))
 }
@@ -243,6 +243,31 @@ func renameProcesses(tx *db.Tx, id, as string) error {
 		return err
 	}
 	return renameKeys(tx, id, as, "x_process", "session_key")
+}
+
+// forgetMedia removes the rows of media without a file.
+func forgetMedia(tx *db.Tx, dir string) error {
+	if !tx.HasMedia() {
+		return nil
+	}
+	var gone []string
+	err := tx.Each("SELECT sha256 FROM x_media", nil, func(scan func(...any) error) error {
+		var sum string
+		if err := scan(&sum); err != nil {
+			return err
+		}
+		_, err := os.Stat(filepath.Join(dir, "media", sum[:min(2, len(sum))], sum))
+		if errors.Is(err, fs.ErrNotExist) {
+			gone, err = append(gone, sum), nil
+		}
+		return err
+	})
+	for _, sum := range gone {
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM x_media WHERE sha256 = ?", sum)
+		}
+	}
+	return err
 }
 
 // listSessions makes the list of an inbox say what its conversations say, which were copied later.

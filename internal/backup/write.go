@@ -187,7 +187,7 @@ func (w *writer) agent(ctx context.Context, home *agentdir.Home, id string, work
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	tops := []string{"IDENTITY.md", "USAGE.md", "config.yaml", "memory", "sessions"}
+	tops := []string{"IDENTITY.md", "USAGE.md", "config.yaml", "memory", "sessions", "media"}
 	if workdir {
 		tops = append(tops, "workdir")
 	}

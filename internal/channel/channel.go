@@ -16,8 +16,8 @@ const (
 	// None: the receiver knows no key. An interrupted send is repeated and
 	// flagged maybe_duplicate.
 	None Guarantee = iota
-	// Query: the receiver can be asked for a key before a repeat. No channel of
-	// the first milestone declares it.
+	// Query: the channel looks for the key at its platform before it repeats a message
+	// that may have arrived (MaybeDuplicate).
 	Query
 	// Keyed: the receiver drops a key it has seen. An interrupted send is
 	// repeated with the same key.
@@ -53,6 +53,8 @@ type Message struct {
 	Text           string
 	Part           int             // of a message in parts, from 1; 0: it is complete
 	More           bool            // parts follow
+	Buttons        []Button        // below the text; a channel without buttons leaves them out
+	Document       *Document       // goes with the text; nil: none, as for each channel that is no [Documenter]
 	Content        json.RawMessage // the complete content of the event
 	ReplyContext   ReplyContext
 	CreatedAt      string // as the event has it, ISO-8601 UTC

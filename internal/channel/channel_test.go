@@ -34,6 +34,11 @@ func TestChoose(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := Settings{Outbound: []Rule{}}
+	account := Settings{Account: "shop", AccountType: "webhook", Channels: map[string]Definition{"shop": {Type: "webhook", URL: "https://shop.example"}}}
+	mute := Settings{Account: "shop", AccountType: "webhook"}
+	ruled := account
+	ruled.Outbound = []Rule{{"**", "xgw"}}
+	const shop = `{"channel_type":"external","channel_id":"shop"}`
 	const ext, intern, console = `{"channel_type":"telegram"}`, `{"channel_type":"internal"}`, `{"channel_type":"console"}`
 	for _, tc := range []struct {
 		name           string
@@ -43,6 +48,12 @@ func TestChoose(t *testing.T) {
 	}{
 		{"key absent", Settings{}, "threads/peers/tg-1", "", ext, "xgw"},
 		{"key absent, no reply context", Settings{}, "threads/main", "", `null`, "xgw"},
+		{"by the account of the message", account, "threads/peers/shop-1", "external:webhook:shop:dm:1:1", shop, "shop"},
+		{"by it, known by the reply context alone", account, "threads/peers/shop-1", "self", shop, "shop"},
+		{"an account that only receives", mute, "threads/peers/shop-1", "external:webhook:shop:dm:1:1", shop, ""},
+		{"rules beat the account", ruled, "threads/peers/shop-1", "external:webhook:shop:dm:1:1", shop, "xgw"},
+		{"another platform with a channel of that name", account, "threads/peers/shop-1", "external:telegram:shop:dm:1:1", shop, "xgw"},
+		{"another account", account, "threads/peers/tg-1", "external:webhook:tg:dm:1:1", `{"channel_type":"external","channel_id":"tg"}`, "xgw"},
 		{"empty list", none, "threads/peers/tg-1", "", ext, ""},
 		{"internal beats the empty list", none, "threads/peers/internal-b", "", intern, "internal"},
 		{"console beats the empty list", none, "threads/peers/cli-cli", "", console, "console"},
@@ -113,21 +124,22 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 // TestParseContent is rows S0-123 (unknown keys survive) and S0-126 (a content
 // that cannot be delivered is dead at once).
 func TestParseContent(t *testing.T) {
-	text, got, err := ParseContent(json.RawMessage(`{"text":"hi","reply_context":{"channel_id":"tg","peer_id":4711,"visibility":{"x":[1]}}}`))
-	if err != nil || text != "hi" || got.ChannelID() != "tg" || got.PeerID() != "4711" {
-		t.Fatalf("%q %v %v", text, got, err)
+	c, err := ParseContent(json.RawMessage(`{"text":"hi","reply_context":{"channel_id":"tg","peer_id":4711,"visibility":{"x":[1]}}}`))
+	got := c.ReplyContext
+	if err != nil || c.Text != "hi" || got.ChannelID() != "tg" || got.PeerID() != "4711" {
+		t.Fatalf("%q %v %v", c.Text, got, err)
 	}
 	if string(got["visibility"]) != `{"x":[1]}` {
 		t.Errorf("unknown key became %s", got["visibility"])
 	}
 	for _, doc := range []string{``, `hello`, `[]`, `{"text":7}`, `{}`, `{"text":"x","reply_context":"tg"}`, `{"text":"x","reply_context":[1]}`} {
-		if _, _, err := ParseContent(json.RawMessage(doc)); AsError(err) == nil || AsError(err).Class != Rejected {
+		if _, err := ParseContent(json.RawMessage(doc)); AsError(err) == nil || AsError(err).Class != Rejected {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}
 	for _, doc := range []string{`{"text":"x"}`, `{"text":"x","reply_context":null}`} {
-		if _, got, err := ParseContent(json.RawMessage(doc)); err != nil || got != nil {
-			t.Errorf("%s: %v %v", doc, got, err)
+		if c, err := ParseContent(json.RawMessage(doc)); err != nil || c.ReplyContext != nil {
+			t.Errorf("%s: %v %v", doc, c, err)
 		}
 	}
 	for doc, ok := range map[string]bool{`{"a":"x"}`: true, `{}`: false, `{"a":""}`: false, `{"a":"x\u0000y"}`: false, `{"a":{}}`: false, `{"a":null}`: false} {
@@ -196,11 +208,11 @@ func TestPingPongEnds(t *testing.T) {
 	c := NewInbox(&b)
 	me, content := "bob", `{"text":"hi","reply_context":{"source_agent_id":"amy"}}`
 	for sends := 0; ; sends++ {
-		text, rc, err := ParseContent(json.RawMessage(content))
+		in, err := ParseContent(json.RawMessage(content))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Send(t.Context(), Message{AgentID: me, Key: fmt.Sprint(sends), Text: text, ReplyContext: rc})
+		_, err = c.Send(t.Context(), Message{AgentID: me, Key: fmt.Sprint(sends), Text: in.Text, ReplyContext: in.ReplyContext})
 		if err != nil {
 			e := AsError(err)
 			if sends != MaxHops || e.Class != Rejected || e.Reason != ReasonHopLimit {
@@ -208,7 +220,7 @@ func TestPingPongEnds(t *testing.T) {
 			}
 			return
 		}
-		me = rc.SourceAgentID()
+		me = in.ReplyContext.SourceAgentID()
 		content = b.events[me][len(b.events[me])-1]
 		if sends > MaxHops {
 			t.Fatal("no end")

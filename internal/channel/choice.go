@@ -18,7 +18,10 @@ const FateByConfiguration = "not delivered by configuration"
 type Settings struct {
 	Outbound []Rule                // nil: key absent, everything goes to xgw; empty: no external delivery
 	Channels map[string]Definition // entries of `channels:` by name
-	XGW      XGW
+	// Account is the account of the home by which the message came that is answered, and its type;
+	// empty: none. One that can send is in Channels, too.
+	Account, AccountType string
+	XGW                  XGW
 }
 
 // Rule is one entry of `outbound:`.
@@ -50,13 +53,20 @@ func (s Settings) Validate() error {
 }
 
 // Choose names the channel of a reply in threadID, or reports false when the
-// configuration wants none. source is the address of the message answered;
+// configuration wants none. Without outbound rules a reply to a message of an account goes out
+// by that account. source is the address of the message answered;
 // where it is known it outranks the reply context, so that words of an
 // external peer never reach another agent's inbox by naming it.
 func Choose(s Settings, threadID, source string, rc ReplyContext) (via string, ok bool) {
-	switch kind := origin(source, rc); kind {
-	case NameInternal, NameConsole:
+	kind := origin(source, rc)
+	switch id := rc.ChannelID(); {
+	case kind == NameInternal, kind == NameConsole:
 		return kind, true
+	case s.Outbound == nil && id != "" && id == s.Account && (kind == s.AccountType || kind == externalType):
+		if _, ok := s.Channels[id]; ok {
+			return id, true
+		}
+		return "", false
 	}
 	return Via(s.Outbound, threadID)
 }
@@ -79,6 +89,9 @@ func Via(rules []Rule, threadID string) (via string, ok bool) {
 	}
 	return "", false
 }
+
+// externalType is the channel_type of a reply_context that does not say which platform it is.
+const externalType = "external"
 
 // prefix begins the ids of conversation threads. A pattern may have it, too.
 const prefix = "threads/"

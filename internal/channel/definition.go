@@ -27,27 +27,47 @@ type Definition struct {
 	URL          string
 	Secret       string // env:NAME or file:PATH; empty: requests are not signed
 	AllowPrivate bool   // allows http:// and addresses that are not public
+	// Token and AppToken are references like Secret, to what the platform gave the account.
+	Token, AppToken string
+	// API is the address of the platform; empty: its public one.
+	API string
+	// Plugin is the socket of the program that connects the platform, unix:PATH.
+	Plugin string
 }
 
 var secretRule = regexp.MustCompile(`^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\pC]+)$`)
 
-// CheckSecret returns what is wrong with the reference to the secret, or an empty text.
-func (d Definition) CheckSecret() (problem string) {
-	if d.Secret != "" && (len(d.Secret) > 1024 || !secretRule.MatchString(d.Secret)) {
-		return "secret must be a reference, env:NAME or file:PATH, never the secret itself"
+// CheckSecrets returns which reference to a secret is wrong, and why; empty texts: none.
+func (d Definition) CheckSecrets() (attribute, problem string) {
+	for _, s := range []struct{ name, ref string }{{"secret", d.Secret}, {"token", d.Token}, {"app_token", d.AppToken}} {
+		if s.ref != "" && (len(s.ref) > 1024 || !secretRule.MatchString(s.ref)) {
+			return s.name, s.name + " must be a reference, env:NAME or file:PATH, never the secret itself"
+		}
 	}
-	return ""
+	return "", ""
 }
 
 // Type is a type of channel that entries of `channels:` can have. Its package declares
 // one; package catalog lists them.
 type Type struct {
 	Name string
-	// Check returns which attribute of an entry of config.yaml is wrong, and why. It repeats
+	// Kinds of conversations that it reports: dm, group, channel.
+	Kinds []string
+	// KeepsSlash: its clients keep texts that begin with / for themselves, so that commands also
+	// begin with !.
+	KeepsSlash bool
+	// Keys are the attributes of an entry that it reads, besides those that all types have.
+	Keys []string
+	// Check returns which attribute of an entry is wrong, and why. It repeats
 	// neither a secret nor an address: both may hold what must not be in a log.
 	Check func(d Definition) (attribute, problem string)
 	// Open makes the channel name of an entry that passed the check. It does not connect.
 	Open func(name string, d Definition, deps Deps) (Channel, error)
+	// Receive makes what takes in the messages of an account whose entry passed the check. It
+	// does not connect. Nil: programs post to an account of this type.
+	Receive func(name string, d Definition, deps Deps) (Receiver, error)
+	// ReceivesOnly reports whether an account of such an entry sends nothing; nil: each sends.
+	ReceivesOnly func(d Definition) bool
 }
 
 // Resolve returns the value of a secret reference (env:NAME, file:PATH). Its error names

@@ -14,24 +14,44 @@ const MaxHops = 8
 // ReplyContext says where an answer goes. Unknown keys are carried untouched.
 type ReplyContext map[string]json.RawMessage
 
-// ParseContent reads text and reply_context from an event's content. A content
+// Content is what a channel reads of the content of an event.
+type Content struct {
+	Text         string
+	ReplyContext ReplyContext // nil: missing
+	Attachments  []SentFile
+}
+
+// SentFile is a file of a message that an agent sends. Media names its data, sha256: and 64 hex digits.
+type SentFile struct {
+	MIME  string `json:"mime"`
+	Name  string `json:"name"`
+	Size  int64  `json:"size"` // bytes
+	Media string `json:"media"`
+}
+
+// ParseContent reads an event's content. A content
 // that is no object, a text that is no string and a reply_context that is no
 // object are Rejected; a missing reply_context is nil, because not every
 // channel needs one.
-func ParseContent(content json.RawMessage) (text string, rc ReplyContext, err error) {
+func ParseContent(content json.RawMessage) (out Content, err error) {
 	var c struct {
 		Text         *string         `json:"text"`
 		ReplyContext json.RawMessage `json:"reply_context"`
+		Attachments  json.RawMessage `json:"attachments"`
 	}
 	if err := json.Unmarshal(content, &c); err != nil || c.Text == nil {
-		return "", nil, Reject(ReasonReplyContext, "event content holds no text", "push content as {\"text\", \"reply_context\"}")
+		return out, Reject(ReasonReplyContext, "event content holds no text", "push content as {\"text\", \"reply_context\"}")
 	}
 	if raw := bytes.TrimSpace(c.ReplyContext); len(raw) > 0 && string(raw) != "null" {
-		if err := json.Unmarshal(raw, &rc); err != nil {
-			return "", nil, Reject(ReasonReplyContext, "reply_context is not an object", "push reply_context as a JSON object")
+		if err := json.Unmarshal(raw, &out.ReplyContext); err != nil {
+			return Content{}, Reject(ReasonReplyContext, "reply_context is not an object", "push reply_context as a JSON object")
 		}
 	}
-	return *c.Text, rc, nil
+	out.Text = *c.Text
+	if len(c.Attachments) > 0 && json.Unmarshal(c.Attachments, &out.Attachments) != nil {
+		out.Attachments = nil // of another program: the text is sent
+	}
+	return out, nil
 }
 
 // ChannelType returns channel_type.
@@ -45,6 +65,21 @@ func (rc ReplyContext) PeerID() string { return rc.text("peer_id") }
 
 // SessionID returns session_id.
 func (rc ReplyContext) SessionID() string { return rc.text("session_id") }
+
+// Kind returns kind: dm, group or channel.
+func (rc ReplyContext) Kind() string { return rc.text("kind") }
+
+// PlatformThread returns platform_thread.
+func (rc ReplyContext) PlatformThread() string { return rc.text("platform_thread") }
+
+// ReplyToID returns reply_to_id.
+func (rc ReplyContext) ReplyToID() string { return rc.text("reply_to_id") }
+
+// GuildID returns guild_id.
+func (rc ReplyContext) GuildID() string { return rc.text("guild_id") }
+
+// TeamID returns team_id.
+func (rc ReplyContext) TeamID() string { return rc.text("team_id") }
 
 // SourceAgentID returns source_agent_id.
 func (rc ReplyContext) SourceAgentID() string { return rc.text("source_agent_id") }

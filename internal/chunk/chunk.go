@@ -5,14 +5,16 @@
 // it does not fit, the piece ends with a closing fence and the next begins with the same
 // opening one.
 //
-// It promises: no piece is longer than Max characters; in each piece of a text that is
+// It promises: no piece is longer than Max characters, or than Max of the units in which a
+// channel counts them; in each piece of a text that is
 // cut, fences come in pairs; no character is split, and no letter from its accents where
 // they fit. The parts of the text that the pieces hold ([Piece.Raw]) are, joined, the text
 // byte for byte; what they show is that without the white space at its ends and with the
 // added fences. The same text and bounds give the same pieces, and those after a cut
-// depend only on its position, so a caller that continues a message needs only that.
+// depend only on its position, so a caller that continues a message needs only that. [Stream]
+// promises the same of a text that is still being written.
 //
-// It sends nothing and keeps no state.
+// It sends nothing.
 package chunk
 
 import (
@@ -21,12 +23,14 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a piece, in characters (code points).
+// Bounds of a piece, in characters (code points) or other units.
 type Bounds struct {
 	// Max is the most; 0 cuts nothing.
 	Max int
 	// Min is how much a piece should hold before a cut is looked for; 0: half of Max.
 	Min int
+	// Units is what a character counts, 1 or 2; nil: 1.
+	Units func(rune) int
 }
 
 // Least is the smallest Max: below it a fence and its pair do not fit.
@@ -84,6 +88,7 @@ type scan struct {
 	fence  fence // open at at, as whoever read only text[:at] would say
 	line   int   // where the line of at begins
 	before fence // open there
+	grows  bool  // more is written: no piece is the whole text
 }
 
 // skip walks to a place, minding the fences.
@@ -96,20 +101,24 @@ func (s *scan) skip(to int) {
 
 // next takes a piece.
 func (s *scan) next() Piece {
+	rest := s.text[s.at:]
+	if s.bounds.Max > 0 {
+		return s.take(s.end(rest, s.fence.opening()))
+	}
+	return s.take(len(rest))
+}
+
+// take makes a piece of the next bytes.
+func (s *scan) take(end int) Piece {
 	open := s.fence
 	head := open.opening()
-	rest := s.text[s.at:]
-	end := len(rest)
-	if s.bounds.Max > 0 {
-		end = s.end(rest, head)
-	}
-	raw := rest[:end]
+	raw := s.text[s.at : s.at+end]
 	s.skip(s.at + end)
 	text := head + raw
 	if head == "" {
 		text = trimStart(text)
 	}
-	if tail := open.after(raw).closing(); tail != "" && len(raw) < len(s.text) {
+	if tail := open.after(raw).closing(); tail != "" && (s.grows || len(raw) < len(s.text)) {
 		text = strings.TrimRight(text, "\n") + "\n" + tail
 	} else {
 		text = strings.TrimRightFunc(text, unicode.IsSpace)
@@ -119,13 +128,13 @@ func (s *scan) next() Piece {
 
 // end is where the piece that begins rest ends, in bytes.
 func (s *scan) end(rest, head string) int {
-	room := s.bounds.Max - runes(head)
-	if runes(rest) <= room && (s.at == 0 || s.fits(rest, room)) {
+	room := s.bounds.Max - s.bounds.size(head)
+	if s.bounds.size(rest) <= room && (s.at == 0 || s.fits(rest, room)) {
 		return len(rest)
 	}
 	// What the piece may hold at most, if it ends inside of a fence and outside.
-	whole := prefix(rest, room)
-	least := len(prefix(rest, min(s.bounds.Min, room)))
+	whole := s.bounds.prefix(rest, room)
+	least := len(s.bounds.prefix(rest, min(s.bounds.Min, room)))
 	for _, cut := range cuts {
 		for at := len(whole); at > 0; {
 			at = cut(whole[:at])
@@ -155,7 +164,7 @@ func (s *scan) fits(raw string, room int) bool {
 	if tail == "" {
 		return true
 	}
-	return runes(strings.TrimRight(raw, "\n"))+1+runes(tail) <= room
+	return s.bounds.size(strings.TrimRight(raw, "\n"))+1+s.bounds.size(tail) <= room
 }
 
 // sound reports whether a cut leaves fences as they are: it tears no line that is one,
@@ -174,18 +183,33 @@ func (s *scan) sound(rest string, at int) bool {
 	return !inside || !mayFence(first) && !mayFence(second)
 }
 
-// prefix is the beginning of s in at most n characters.
-func prefix(s string, n int) string {
-	for i := range s {
-		if n == 0 {
+// prefix is the beginning of s in at most n units.
+func (b Bounds) prefix(s string, n int) string {
+	for i, r := range s {
+		if n -= b.of(r); n < 0 {
 			return s[:i]
 		}
-		n--
 	}
 	return s
 }
 
-func runes(s string) int { return utf8.RuneCountInString(s) }
+// size is the length of s in units.
+func (b Bounds) size(s string) (n int) {
+	if b.Units == nil {
+		return utf8.RuneCountInString(s)
+	}
+	for _, r := range s {
+		n += b.of(r)
+	}
+	return n
+}
+
+func (b Bounds) of(r rune) int {
+	if b.Units == nil {
+		return 1
+	}
+	return b.Units(r)
+}
 
 // trimStart takes empty lines off the front: the indent of the first line is its own.
 func trimStart(s string) string {

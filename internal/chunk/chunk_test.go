@@ -3,8 +3,10 @@ package chunk_test
 import (
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,6 +50,10 @@ func TestCuts(t *testing.T) {
 		if diff := cmp.Diff(c.want, texts(chunk.Split(c.text, b))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+	units := chunk.Bounds{Max: 64, Min: 10, Units: utf16.RuneLen}
+	if got := texts(chunk.Split(strings.Repeat("😀", 33)+"é", units)); !slices.Equal(got, []string{strings.Repeat("😀", 32), "😀é"}) {
+		t.Errorf("in UTF-16 units: %q", got)
 	}
 	if got := chunk.Split(x(9999), chunk.Bounds{}); len(got) != 1 || got[0].Text != x(9999) {
 		t.Errorf("without a bound: %d pieces", len(got))
@@ -122,6 +128,11 @@ func TestPieces(t *testing.T) {
 		if chance.IntN(2) == 0 {
 			b.Min = 1 + chance.IntN(b.Max)
 		}
+		size := utf8.RuneCountInString
+		if chance.IntN(2) == 0 {
+			b.Units = utf16.RuneLen
+			size = func(s string) int { return len(utf16.Encode([]rune(s))) }
+		}
 		list := chunk.Split(text, b)
 		again := chance.IntN(len(list) + 1)
 		var raw, shown strings.Builder
@@ -129,8 +140,8 @@ func TestPieces(t *testing.T) {
 			raw.WriteString(p.Raw)
 			shown.WriteString(p.Text + "\n")
 			switch {
-			case utf8.RuneCountInString(p.Text) > b.Max:
-				t.Errorf("piece %d has %d characters of %d", i, utf8.RuneCountInString(p.Text), b.Max)
+			case size(p.Text) > b.Max:
+				t.Errorf("piece %d has %d units of %d", i, size(p.Text), b.Max)
 			case !utf8.ValidString(p.Text):
 				t.Errorf("piece %d tears a character", i)
 			case strings.TrimSpace(p.Text) == "":

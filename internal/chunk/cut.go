@@ -116,7 +116,7 @@ func (f fence) opening() string {
 		return ""
 	}
 	language, _, _ := strings.Cut(f.info, " ")
-	return f.mark + prefix(language, maxInfo) + "\n"
+	return f.mark + Bounds{}.prefix(language, maxInfo) + "\n"
 }
 
 func (f fence) closing() string { return f.mark }

@@ -140,6 +140,36 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Of the host nothing is known: no list allows a line, "always" is not offered, and what runs is the line as it was given.
+func TestUnknownHost(t *testing.T) {
+	for _, c := range []struct {
+		security execpolicy.Security
+		ask      execpolicy.Ask
+		fallback execpolicy.Security
+		want     execpolicy.Action
+		unasked  bool // without an answer it runs
+	}{
+		{"full", "off", "deny", execpolicy.Run, false},
+		{"full", "on-miss", "deny", execpolicy.Run, false},
+		{"full", "always", "full", execpolicy.Question, true},
+		{"allowlist", "off", "full", execpolicy.Refuse, false},
+		{"allowlist", "on-miss", "allowlist", execpolicy.Question, false},
+		{"allowlist", "on-miss", "full", execpolicy.Question, true},
+		{"allowlist", "always", "allowlist", execpolicy.Question, false},
+		{"deny", "off", "full", execpolicy.Refuse, false},
+	} {
+		p := listed()
+		p.Security, p.Ask, p.Fallback = c.security, c.ask, c.fallback
+		p.Allow = append(p.Allow, execpolicy.Entry{Pattern: "/**"})
+		for _, text := range []string{"ls", "/usr/bin/ls", "./build.sh", "ls | wc -l", "git log"} {
+			v := p.Decide(text, execpolicy.Host{}, false)
+			if v.Action != c.want || v.Text != text || v.Always != nil || v.Used != nil || v.Fallback != c.unasked || (v.Why == "") != (c.want == execpolicy.Run) {
+				t.Errorf("%+v, %s: %+v", c, text, v)
+			}
+		}
+	}
+}
+
 // What "always" would add: the path and a subcommand; nothing for what runs other programs, what the
 // agent can write, or what cannot be analyzed.
 func TestAlways(t *testing.T) {

@@ -157,6 +157,15 @@ func (l Line) String() string {
 	return b.String()
 }
 
+// Join returns the words of a command as a line that [Analyze] reads.
+func Join(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = quote(w)
+	}
+	return strings.Join(out, " ")
+}
+
 // quote returns a word that every shell reads as this text; one of letters, digits and / . _ -
 // needs no quotes.
 func quote(w string) string {
@@ -171,7 +180,8 @@ func quote(w string) string {
 
 func quoted(w string) string { return "'" + strings.ReplaceAll(w, "'", `'"'"'`) + "'" }
 
-// Host is where the programs of a line are found.
+// Host is where the programs of a line are found. Of the zero Host nothing is known, as of the image of a container:
+// no list allows a line, and the line runs as it was given.
 type Host struct {
 	Path string // directories with : between
 	Dir  string // the current directory of the command, absolute

@@ -40,6 +40,12 @@ var optional = []string{
 	"E1.after",
 }
 
+// Channel are the failpoints of a message on its way from a platform: received (G1), a file of it
+// stored (G2), taken in (G3), acknowledged (G4), the place in the platform's stream stored (G5), a
+// notice sent (N1), the cut of a conversation recorded (C1), and, on the way back, a block of an answer
+// journaled before the answer is complete (B1). No message meets all of them.
+var Channel = []string{"G1", "G2", "G3", "G4", "G5", "N1", "C1", "B1"}
+
 // Labels lists every failpoint. The crash drill fails if one of them is never hit.
 func Labels() []string { return append(StepLabels(), optional...) }
 

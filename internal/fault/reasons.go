@@ -31,10 +31,24 @@ const (
 	BindingsChanged = "BINDINGS_CHANGED"
 	// RouteBroken: the agent of the binding that decides was deleted.
 	RouteBroken = "ROUTE_BROKEN"
+	// ChannelExists: the settings have an account of this name.
+	ChannelExists = "CHANNEL_EXISTS"
+	// ChannelAuth: the secret of an account is refused, or cannot be read.
+	ChannelAuth = "CHANNEL_AUTH"
+	// ChannelSignature: what was posted to an account is not signed as its secret demands.
+	ChannelSignature = "CHANNEL_SIGNATURE"
 	// ChannelNotFound: the settings have no such account.
 	ChannelNotFound = "CHANNEL_NOT_FOUND"
 	// PeerRefused: this person, or this group, may not write to the account.
 	PeerRefused = "PEER_REFUSED"
+	// CommandForbidden: this person may not use the command.
+	CommandForbidden = "COMMAND_FORBIDDEN"
+	// QueueFull: as many messages of this person wait in the conversation as may.
+	QueueFull = "QUEUE_FULL"
+	// PairingNotFound: no person of this code or name waits, or was decided about.
+	PairingNotFound = "PAIRING_NOT_FOUND"
+	// PairingShared: the person would read and continue the conversation of others.
+	PairingShared = "PAIRING_SHARED"
 	// NotAddressed: the message of a group is not meant for the agent.
 	NotAddressed = "NOT_ADDRESSED"
 	// SessionNotFound: the agent has no such conversation.
@@ -99,6 +113,10 @@ const (
 	McpAuth = "MCP_AUTH"
 	// McpPinChanged: the MCP server has reported other tools than those that were shown.
 	McpPinChanged = "MCP_PIN_CHANGED"
+	// MediaNotFound: the agent has no media of this hash, or their data are damaged.
+	MediaNotFound = "MEDIA_NOT_FOUND"
+	// MediaTooLarge: media are larger than the limit.
+	MediaTooLarge = "MEDIA_TOO_LARGE"
 	// QuestionClosed: the question was answered or canceled, or has expired.
 	QuestionClosed = "QUESTION_CLOSED"
 	// AnswerInvalid: the answer is none of the options, where only those count.

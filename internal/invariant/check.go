@@ -26,7 +26,7 @@ const (
 
 // Finding is one thing that is not as it must be.
 type Finding struct {
-	Invariant string   `json:"invariant"` // "I2"; "config" for settings that cannot be read
+	Invariant string   `json:"invariant"` // "I2"; "config" for settings that cannot be read, "media" for media without their data
 	Agent     string   `json:"agent"`     // empty: the home
 	Thread    string   `json:"thread"`    // empty: the agent
 	Event     int64    `json:"event"`     // of the thread, or of the inbox where What says so; 0: of no single one
@@ -177,6 +177,7 @@ func (c *check) agent(a *snapshot.Agent) {
 		c.i3Lost(a)
 		c.i23(a)
 		c.i41(a)
+		c.media(a)
 	}
 	c.i24(a)
 	c.i40i42(a)

@@ -6,7 +6,8 @@
 //
 // A resource is a name for something that at most one process may work on. Each
 // agent has two: AgentResource, its inbox, and DeliverResource, everything it
-// sends. A holder is one process; NewHolder gives it a name that no other
+// sends. Each channel account that connects to its platform has one, ChannelResource:
+// what people write to it. A holder is one process; NewHolder gives it a name that no other
 // process ever had. A term is one holder's hold on one resource, from a grant
 // to its end, and it is known by its fencing token: a number that rises strictly
 // from term to term of a resource, and that travels with everything the holder
@@ -125,6 +126,13 @@
 // holder write until somebody succeeds it, and would know nothing of a term that
 // ended in a database its successor has not touched yet; that is what the first
 // is for.
+//
+// The lease of a channel account has no database of its own: its messages go to the
+// inboxes of several agents. A write under it makes the first comparison alone, and
+// seals nothing. The message that a late holder stores in the gap is the one that the
+// next holder receives again, under the same key, and so a repeat. A database that
+// several registries share compares in the transaction, under a lock that a change of
+// holder waits for: it has no gap.
 //
 // # Promises
 //

@@ -34,14 +34,33 @@ func AgentResource(agentID string) string { return "agent/" + agentID }
 // its outbound consumers.
 func DeliverResource(agentID string) string { return "deliver/" + agentID }
 
-// AgentOf is the agent of a resource.
+// ChannelResource names the right to receive what people write to a channel account of the home.
+func ChannelResource(account string) string { return channelPrefix + account }
+
+const channelPrefix = "channel/"
+
+// AgentOf is the agent of a resource; "" for a resource that is of no agent.
 func AgentOf(resource string) string {
+	if IsChannel(resource) {
+		return ""
+	}
 	_, id, _ := strings.Cut(resource, "/")
 	return id
 }
 
-// RoleOf is the role of the services that work on a resource: runner or deliverer; "" for
-// what is no resource.
+// IsChannel reports whether a resource is a channel account.
+func IsChannel(resource string) bool { return strings.HasPrefix(resource, channelPrefix) }
+
+// AccountOf is the channel account of a resource; "" for one that is no account.
+func AccountOf(resource string) string {
+	if !IsChannel(resource) {
+		return ""
+	}
+	return resource[len(channelPrefix):]
+}
+
+// RoleOf is the role of the services that work on a resource: runner, deliverer or gateway; ""
+// for what is no resource.
 func RoleOf(resource string) string {
 	switch kind, id, ok := strings.Cut(resource, "/"); {
 	case !ok || id == "":
@@ -50,6 +69,8 @@ func RoleOf(resource string) string {
 		return "runner"
 	case kind == "deliver":
 		return "deliverer"
+	case kind+"/" == channelPrefix:
+		return "gateway"
 	}
 	return ""
 }

@@ -99,13 +99,17 @@ func metricsHandler(o MetricsOptions, local bool) http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !local && !loopback(hostOnly(r.Host)) {
+		if !local && !LocalHost(r.Host) {
 			http.Error(w, "host not allowed", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
+
+// LocalHost reports whether the host of a request names this machine. A page of the web can have a
+// browser connect to loopback under a name of its own.
+func LocalHost(host string) bool { return loopback(hostOnly(host)) }
 
 func hostOnly(hostport string) string {
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

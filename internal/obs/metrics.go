@@ -112,6 +112,7 @@ type RegistryMetrics struct {
 
 	approvals *prometheus.CounterVec
 	questions *prometheus.CounterVec
+	pins      *prometheus.GaugeVec
 }
 
 // NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
@@ -137,6 +138,7 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		OpenDatabases: m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
 		DiskFree:      m.gauge("disk_free_bytes", "Bytes free on the disk of the home.").WithLabelValues(),
 		approvals:     m.counter("approvals_total", "Approvals that wait no more, by kind and decision: once, always, deny, expired.", "kind", "decision"),
+		pins:          m.gauge("pins", "Tools of MCP servers by state: new, approved, changed, denied, gone.", "state"),
 		questions:     m.counter("questions_total", "Questions that wait no more, by end: answered, expired, canceled.", "end"),
 	}
 }
@@ -149,6 +151,9 @@ func (m *RegistryMetrics) AddApproval(kind, decision string) {
 // AddQuestion counts a question that waits no more; end: answered, expired, canceled.
 func (m *RegistryMetrics) AddQuestion(end string) { m.questions.WithLabelValues(end).Inc() }
 
+// SetPins notes how many tools of MCP servers are in a state: new, approved, changed, denied, gone.
+func (m *RegistryMetrics) SetPins(state string, n int) { m.pins.WithLabelValues(state).Set(float64(n)) }
+
 // RunnerMetrics are the runner's.
 type RunnerMetrics struct {
 	names labelSet
@@ -158,6 +163,7 @@ type RunnerMetrics struct {
 	tokens  *prometheus.CounterVec
 	cost    *prometheus.CounterVec
 	retries *prometheus.CounterVec
+	command *prometheus.CounterVec
 	sandbox *prometheus.GaugeVec
 	mcp     *prometheus.GaugeVec
 	restart *prometheus.CounterVec
@@ -183,6 +189,7 @@ func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 		tokens:        m.counter("tokens_total", "Model tokens by direction (input, output, cached, cache_write, reasoning).", "direction", "provider", "model"),
 		cost:          m.counter("cost_total", "What model answers cost by the prices in providers.yaml; answers without a price are left out.", "provider", "model"),
 		retries:       m.counter("model_retries_total", "Repeated model calls by error class.", "class"),
+		command:       m.counter("commands_total", "Chat commands that were answered, by name.", "name"),
 		sandbox:       m.gauge("sandbox_info", "Always 1; the label names the probed sandbox level.", "level"),
 		mcp:           m.gauge("mcp_state", "MCP servers by state: starting, up, retrying, down, auth.", "server", "state"),
 		restart:       m.counter("mcp_restarts_total", "Starts of MCP servers that had ended.", "server"),
@@ -202,6 +209,9 @@ func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 func (m *RunnerMetrics) ObserveTurn(outcome string, d time.Duration) {
 	m.turn.WithLabelValues(outcome).Observe(d.Seconds())
 }
+
+// AddCommand counts a chat command that was answered.
+func (m *RunnerMetrics) AddCommand(name string) { m.command.WithLabelValues(m.names.name(name)).Inc() }
 
 // ObserveStep records a step; kind: model, tool, steer, compaction.
 func (m *RunnerMetrics) ObserveStep(kind string, d time.Duration) {
@@ -328,3 +338,60 @@ func (m *DelivererMetrics) SetBreaker(channel, state string) {
 		m.breaker.WithLabelValues(channel, s).Set(on)
 	}
 }
+
+// GatewayMetrics are the gateway's.
+type GatewayMetrics struct {
+	updates  *prometheus.CounterVec
+	accept   *prometheus.HistogramVec
+	state    *prometheus.GaugeVec
+	lag      *prometheus.GaugeVec
+	restarts *prometheus.CounterVec
+	notices  *prometheus.CounterVec
+	media    prometheus.Counter
+}
+
+// NewGatewayMetrics makes the gateway's metrics in r; nil r: uncollected.
+func NewGatewayMetrics(r prometheus.Registerer) *GatewayMetrics {
+	m := newMaker(r, "gateway")
+	return &GatewayMetrics{
+		updates:  m.counter("updates_total", "Messages that accounts received, by what became of them.", "account", "outcome"),
+		accept:   m.histogram("accept_seconds", "From the receipt of a message until it was stored, or was not.", fast, "account"),
+		state:    m.gauge("channel_state", "1 for the state that an account is in.", "account", "state"),
+		lag:      m.gauge("lag_seconds", "From the sending of the last message that was stored until then.", "account"),
+		restarts: m.counter("restarts_total", "Receivers of accounts that ended and were started again.", "account"),
+		notices:  m.counter("notices_total", "Notices that were sent to people, by what about.", "kind"),
+		media:    m.counter("media_bytes_total", "Bytes of attachments that were stored.").WithLabelValues(),
+	}
+}
+
+// AddUpdate notes a message and how long it took until it was stored or not.
+func (m *GatewayMetrics) AddUpdate(account, outcome string, took time.Duration) {
+	m.updates.WithLabelValues(account, outcome).Inc()
+	m.accept.WithLabelValues(account).Observe(took.Seconds())
+}
+
+// SetChannel notes the state of an account; an empty state forgets the account. Without a lease there is no lag
+// either: another gateway has it.
+func (m *GatewayMetrics) SetChannel(account, state string) {
+	m.state.DeletePartialMatch(prometheus.Labels{"account": account})
+	if state != "" {
+		m.state.WithLabelValues(account, state).Set(1)
+	}
+	if state == "" || state == "standby" {
+		m.lag.DeleteLabelValues(account)
+	}
+}
+
+// SetLag notes how late the last message of an account was stored.
+func (m *GatewayMetrics) SetLag(account string, lag time.Duration) {
+	m.lag.WithLabelValues(account).Set(lag.Seconds())
+}
+
+// AddRestart notes that the receiver of an account ended and is started again.
+func (m *GatewayMetrics) AddRestart(account string) { m.restarts.WithLabelValues(account).Inc() }
+
+// AddMedia notes the bytes of an attachment that was stored.
+func (m *GatewayMetrics) AddMedia(bytes int) { m.media.Add(float64(bytes)) }
+
+// AddNotice notes a notice that was sent.
+func (m *GatewayMetrics) AddNotice(kind string) { m.notices.WithLabelValues(kind).Inc() }

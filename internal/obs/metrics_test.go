@@ -40,6 +40,7 @@ func touchAll(r prometheus.Registerer) {
 	run.AddTokens("input", "offline", "offline", 7)
 	run.AddCost("offline", "offline", 0.5)
 	run.AddRetry("rate_limit")
+	run.AddCommand("new")
 	run.SetSandboxLevel("full")
 	run.ServerState("github", "starting", "up")
 	run.AddServerRestart("github")
@@ -67,7 +68,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 32 {
+	if err != nil || len(families) != 33 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {

@@ -26,7 +26,7 @@ func Is(ref string) bool {
 }
 
 // Read returns what a reference stands for. Errors: ErrPlain; a variable that is not
-// set; a file that cannot be read. None holds a value.
+// set; a file that cannot be read, is empty or is no regular file of at most 64 KiB. None holds a value.
 func Read(getenv func(string) string, ref string) (string, error) {
 	if name, ok := strings.CutPrefix(ref, "env:"); ok {
 		if v := getenv(name); v != "" {
@@ -35,13 +35,33 @@ func Read(getenv func(string) string, ref string) (string, error) {
 		return "", fmt.Errorf("the environment variable %s is not set", name)
 	}
 	if path, ok := strings.CutPrefix(ref, "file:"); ok {
-		b, err := os.ReadFile(path)
+		b, err := read(path)
 		if err != nil {
 			return "", fmt.Errorf("read secret: %w", err)
 		}
-		return strings.TrimSpace(string(b)), nil
+		if v := strings.TrimSpace(string(b)); v != "" {
+			return v, nil
+		}
+		return "", fmt.Errorf("the file %s is empty", path)
 	}
 	return "", ErrPlain
+}
+
+// maxFile is the most bytes of the file of a reference.
+const maxFile = 64 << 10
+
+// read returns the content of a regular file. A pipe or a device may have no end.
+func read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s is larger than %d KiB", path, maxFile>>10)
+	}
+	return os.ReadFile(path)
 }
 
 // Gather is how the agents of several databases come into one, which only builds before

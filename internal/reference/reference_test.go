@@ -15,6 +15,12 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" of a file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	blank, large := file+".blank", file+".large"
+	for name, content := range map[string]string{blank: " \n", large: strings.Repeat("x", 64<<10+1)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	env := map[string]string{"KEY": "of the environment"}
 	for _, c := range []struct{ ref, want, problem string }{
 		{"env:KEY", "of the environment", ""},
@@ -22,6 +28,9 @@ func TestRead(t *testing.T) {
 		{"env:NONE", "", "NONE is not set"},
 		{"file:" + file + ".gone", "", "no such file"},
 		{"sk-1", "", "env:NAME or file:PATH"},
+		{"file:" + blank, "", "is empty"},
+		{"file:" + filepath.Dir(file), "", "not a regular file"},
+		{"file:" + large, "", "larger than 64 KiB"},
 	} {
 		got, err := reference.Read(func(n string) string { return env[n] }, c.ref)
 		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,6 +119,25 @@ type Command struct {
 	Limits             Limits
 }
 
+// Locate finds the program of Argv as this process finds it, and shows it in the sandbox: the one file, where it is not in
+// a directory that every program sees. One that is not there stays as it is, which Run reports.
+func (c *Command) Locate() {
+	path, err := exec.LookPath(c.Argv[0])
+	if err != nil || !filepath.IsAbs(path) {
+		return
+	}
+	c.Argv[0] = path
+	if slices.Contains(strings.Split(Path, ":"), filepath.Dir(path)) {
+		return
+	}
+	for _, dir := range append([]string{c.Workdir, c.Workspace}, c.ReadOnly...) {
+		if dir != "" && strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/") {
+			return
+		}
+	}
+	c.ReadOnly = append(c.ReadOnly, path)
+}
+
 // Result is how a program ended.
 type Result struct {
 	Stdout, Stderr []byte // raw; see Text
@@ -138,8 +158,8 @@ func invalid(what, fix string) error {
 	return fault.New(codes.InvalidArgument, fault.InvalidArgument, what, fix)
 }
 
-// check fills defaults in and refuses what cannot be run safely.
-func (s *Sandbox) check(c Command) (Command, error) {
+// Checked fills defaults in and refuses what no sandbox can run.
+func (c Command) Checked() (Command, error) {
 	if (c.Shell == "") == (len(c.Argv) == 0) {
 		return c, invalid("a command needs either a shell line or arguments", "give one of them")
 	}
@@ -159,6 +179,15 @@ func (s *Sandbox) check(c Command) (Command, error) {
 	}
 	if c.OutputCap <= 0 {
 		c.OutputCap = DefaultOutputCap
+	}
+	return c, nil
+}
+
+// check fills defaults in and refuses what cannot be run safely.
+func (s *Sandbox) check(c Command) (Command, error) {
+	c, err := c.Checked()
+	if err != nil {
+		return c, err
 	}
 	if c.Workdir == "" && s.opts.Mode == Off {
 		dir, err := os.Getwd()

@@ -5,6 +5,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,6 +53,10 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	levels, err := o.Mode.levels()
 	if err != nil {
 		return nil, err
+	}
+	if o.Program == "" && !jail.Called() {
+		// This program would start all over in its place, and what it starts again.
+		return nil, errors.New("the program does not call sandbox.Main first")
 	}
 	if o.levels != nil {
 		levels = o.levels

@@ -133,6 +133,15 @@ func (k Key) Thread() string {
 	return "threads/topics/" + route.Name(letter+"."+name+"-"+route.Part(k.ThreadID), k.String())
 }
 
+// OfGroup reports whether a thread is the conversation of a group or a channel of a platform, or of a
+// topic in one: its members read what is answered there.
+func OfGroup(threadID string) bool {
+	return strings.HasPrefix(threadID, "threads/"+groupDir) || strings.HasPrefix(threadID, "threads/topics/"+groupLetter+".")
+}
+
+// Where the conversations of groups are, and the letter for them in the names of their topics.
+const groupDir, groupLetter = "sessions/", "s"
+
 // place is the directory and the name of the conversation without its thread, and the letter
 // for it in the name of a thread.
 func (k Key) place() (dir, name, letter string) {
@@ -149,7 +158,7 @@ func (k Key) place() (dir, name, letter string) {
 	case Channel:
 		return "channels/", strings.TrimPrefix(route.Thread(route.PerChannel, at), "threads/channels/"), "c"
 	case Conversation:
-		return "sessions/", route.Name(k.Type+"."+k.Kind+"-"+route.Part(k.Peer), whole.String()), "s"
+		return groupDir, route.Name(k.Type+"."+k.Kind+"-"+route.Part(k.Peer), whole.String()), groupLetter
 	case Named:
 		return "named/", route.Name(k.Word+"-"+route.Part(k.Name), whole.String()), "n"
 	default:

@@ -39,6 +39,9 @@ func TestForms(t *testing.T) {
 		if got := c.key.Thread(); got != c.thread {
 			t.Errorf("%.100s: thread %q, want %q", c.text, got, c.thread)
 		}
+		if got := sessionkey.OfGroup(c.thread); got != (c.key.Scope == sessionkey.Conversation) {
+			t.Errorf("%.100s: of a group %v", c.text, got)
+		}
 		if got, err := sessionkey.Parse(c.text); err != nil || got != c.key {
 			t.Errorf("parse %.100q: %+v, %v", c.text, got, err)
 		}

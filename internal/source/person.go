@@ -6,3 +6,9 @@ func IsPerson(address string) bool {
 	a, _, err := ParseLenient(address)
 	return err == nil && a.Kind == External && a.ChannelType != "schedule"
 }
+
+// IsConsole reports whether an address is of a person at `agentctl chat` or a console of the home.
+func IsConsole(address string) bool {
+	a, _, err := ParseLenient(address)
+	return err == nil && a.Kind == External && a.ChannelType == "console"
+}

@@ -111,6 +111,20 @@ func (a Address) String() string {
 // AboutProcess reports whether this is the source of the registry's own events about a process.
 func (a Address) AboutProcess() bool { return a.Kind == Internal && a.ConvType == Process }
 
+// PeerOf names who wrote under an address, in whatever account and conversation.
+func PeerOf(address string) string {
+	a, _, err := ParseLenient(address)
+	switch {
+	case err != nil:
+		return address
+	case a.Kind == External:
+		return "external:" + a.ChannelType + ":" + a.PeerID
+	case a.Kind == Internal:
+		return "internal:" + a.AgentID
+	}
+	return address
+}
+
 // Validate reports whether the address can be written: INVALID_ARGUMENT if not.
 func (a Address) Validate() error {
 	switch a.Kind {

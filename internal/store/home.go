@@ -133,6 +133,7 @@ type Home interface {
 	Approvals
 	Questions
 	Pins
+	Channels
 	Revisions
 	// Usage answers what was used in a day. SaveUsage replaces rows of one day, and
 	// forgets the days before.

@@ -8,13 +8,16 @@ import (
 )
 
 // PeerRecords selects what is kept of a peer outside of the threads of an agent: questions
-// that people were asked, lines of the agent's log, files. Every engine selects the same,
+// that people were asked, lines of the agent's log, files, what was decided about who writes to an account. Every engine selects the same,
 // and a conversation whose name begins like the peer's is not selected.
 type PeerRecords struct {
 	Files   []string // of the agent's, where they are rows
 	Threads []string // conversations that are the peer's alone
 	Turns   []string // keys of the peer's turns
 	Inbox   []int64  // ids of the peer's inbox events, rising
+	// Account and Peer name the pairing of the peer. One that is blocked stays, without a name, so that
+	// an erasure does not let the person write again.
+	Account, Peer string
 }
 
 // Asked reports whether a question was asked for the peer: in a conversation that is the

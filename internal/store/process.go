@@ -79,7 +79,7 @@ type Processes interface {
 	// Errors: ErrNoProcess for the end of one that was never recorded, ErrProcessTaken when
 	// another call has the id, and those of a lost lease.
 	RecordProcess(ctx context.Context, agent string, f Fence, p Process) (RecordedProcess, error)
-	// Processes answers those of a conversation, newest first, at most MaxProcesses; of one
-	// id, when it is not empty.
+	// Processes answers those of a conversation, or of all when threadID is empty, newest first, at
+	// most MaxProcesses; of one id, when it is not empty.
 	Processes(ctx context.Context, agent, threadID, id string) ([]Process, error)
 }

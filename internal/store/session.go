@@ -69,6 +69,10 @@ type BeginSession struct {
 	// (daily), or Idle or longer ago (idle); zero: never.
 	Before time.Time
 	Idle   time.Duration
+	// Reason with which the event itself begins an epoch, and who wants it; empty: it does not.
+	Reason, By string
+	// Patch is what the event itself changes, with its record.
+	Patch SessionPatch
 }
 
 // SessionPatch changes a session; what is nil stays.

@@ -112,6 +112,10 @@ type AppendOptions struct {
 	Fence      *Fence // set for the agent's own events
 	MaxPending int64  // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
 	MaxPerPeer int64  // the same over the source of the first event: ErrPeerFull
+	// Reader is the lease of the channel account through which the events came: they are stored while it is
+	// current, else ErrLeaseLost. It seals nothing, because what its next holder receives again has the same key.
+	// nil: none is needed.
+	Reader *Fence
 	// Revision is the state of the bindings by which the events were resolved: an engine that several
 	// registries use returns ErrRevision when there is a newer one. 0: by none.
 	Revision int64
@@ -294,6 +298,7 @@ type Engine interface {
 	Memories
 	Sessions
 	Processes
+	Media
 	Deliveries
 	Pruner
 	Eraser

@@ -96,6 +96,7 @@ type Counts interface {
 	Approvals
 	Questions
 	Pins
+	Channels
 	Revisions
 	HomeFiles
 	// Count, Used and Pace are those of the registry's quota.

@@ -138,6 +138,9 @@ const (
 	StepCollect = "steer:1"
 
 	StepCompaction = "compaction"
+	// StepBlock is the kind of a part of an answer that was sent before the answer was complete; its
+	// key is block:i:n.
+	StepBlock = "block"
 
 	ClassRead       = "read"
 	ClassIdempotent = "idempotent"
@@ -268,6 +271,7 @@ type Finish struct {
 	Key       string
 	Fate      Fate
 	Reply     string // content of the reply event (replied)
+	Command   bool   // the reply answers a chat command: its event is of that subtype
 	Apology   string // content of the apology event (dead); empty: none
 	Error     string // one line (dead, aborted)
 	Record    string // content of the record/error event (dead)

@@ -27,10 +27,26 @@ const (
 	SubtypeDecision = "decision"
 	SubtypeError    = "error"
 	SubtypeSession  = "session" // an epoch of the conversation begins
+	// SubtypeCommand is of a record that a chat command was written, and of the message that answers it.
+	SubtypeCommand = "command"
+	// SubtypeContext marks what a person wrote in the conversation that starts no turn: a message of a group that is
+	// not addressed to the agent, or the later version of a message.
+	SubtypeContext = "context"
 )
+
+// ShownFilter selects the messages of a conversation that a model sees: all but the answers to commands.
+const ShownFilter = "type = '" + TypeMessage + "' AND (subtype IS NULL OR subtype <> '" + SubtypeCommand + "' OR source <> '" + SourceSelf + "')"
+
+// Shown reports whether an event is of [ShownFilter].
+func (e Event) Shown() bool {
+	return e.Type == TypeMessage && (e.Source != SourceSelf || e.Subtype == nil || *e.Subtype != SubtypeCommand)
+}
 
 // EpochFilter selects the records with which epochs of a conversation begin.
 const EpochFilter = "type = '" + TypeRecord + "' AND subtype = '" + SubtypeSession + "' AND source = '" + SourceSelf + "'"
+
+// ContextFilter selects what people wrote that starts no turn.
+const ContextFilter = "type = '" + TypeRecord + "' AND subtype = '" + SubtypeContext + "'"
 
 // Names shared with the external tools.
 const (

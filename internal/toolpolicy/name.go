@@ -45,9 +45,13 @@ func Presented(presentation, name string) string {
 
 // The groups of tools by what they are, besides those of a list of names.
 const (
-	GroupMCP     = "group:mcp"     // tools of MCP servers
-	GroupPlugins = "group:plugins" // tools of plugins
+	GroupMCP      = "group:mcp"      // tools of MCP servers
+	GroupPlugins  = "group:plugins"  // tools of plugins
+	GroupPrograms = "group:programs" // programs of the home that are tools; they are in groupRuntime as well
 )
+
+// groupRuntime are the tools that run programs.
+const groupRuntime = "group:runtime"
 
 // groups are the tools of each group, by the names of package toolset and of those to come.
 var groups = map[string][]string{
@@ -55,7 +59,7 @@ var groups = map[string][]string{
 	"group:web":        {"web_search", "web_fetch"},
 	"group:fs":         {"read", "write", "edit", "apply_patch"},
 	"group:search":     {"grep", "find", "ls"},
-	"group:runtime":    {"exec", "process"},
+	groupRuntime:       {"exec", "process"},
 	"group:sessions":   {"sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "session_status"},
 	"group:ui":         {"browser", "canvas"},
 	"group:automation": {"cron", "gateway"},
@@ -65,8 +69,9 @@ var groups = map[string][]string{
 		"browser", "canvas", "nodes", "cron", "message", "gateway", "agents_list", "sessions_list", "sessions_history", "sessions_send",
 		"sessions_spawn", "session_status", "memory_search", "memory_get", "web_search", "web_fetch", "image",
 	},
-	GroupMCP:     nil,
-	GroupPlugins: nil,
+	GroupMCP:      nil,
+	GroupPlugins:  nil,
+	GroupPrograms: nil,
 }
 
 // members are the groups as sets.
@@ -112,4 +117,20 @@ var profiles = map[string]Layer{
 		"exec", "read", "write", "web_search", "web_fetch", "ask_user", "memory_save", "set_reminder", "schedule", "send_file",
 		"python", "http_request", "browser__*", "comfyui__*", "plan_task",
 	}},
+}
+
+// Builtin reports whether a name is, or will be, that of a tool of the runner itself, by any of its names.
+func Builtin(name string) bool {
+	name = Canonical(name)
+	for _, names := range members {
+		if names[name] {
+			return true
+		}
+	}
+	for _, l := range profiles {
+		if slices.Contains(l.Allow, name) {
+			return true
+		}
+	}
+	return false
 }

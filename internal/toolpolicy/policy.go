@@ -118,7 +118,7 @@ func without(deny, also []string) (out []string) {
 // Tool is what a policy knows of a tool.
 type Tool struct {
 	Name  string // canonical
-	Group string // GroupMCP or GroupPlugins; empty: one of ours
+	Group string // GroupMCP, GroupPlugins or GroupPrograms; empty: one of ours
 }
 
 // Decision is whether a tool is allowed, and by what.
@@ -207,7 +207,7 @@ func searches(t Tool) bool { return t.Group == "" && members["group:search"][t.N
 func (p pattern) matches(t Tool) bool {
 	switch {
 	case strings.HasPrefix(p.name, "group:"):
-		return t.Group == p.name || t.Group == "" && p.group[t.Name]
+		return t.Group == p.name || t.Group == GroupPrograms && p.name == groupRuntime || t.Group == "" && p.group[t.Name]
 	case p.glob == nil:
 		return p.name == t.Name
 	}

@@ -227,6 +227,7 @@ func TestDecide(t *testing.T) {
 		return toolpolicy.Scope{Allow: s.Allow, AlsoAllow: s.AlsoAllow, Deny: s.Deny}
 	}
 	mcp := toolpolicy.Tool{Name: "github__list_issues", Group: toolpolicy.GroupMCP}
+	program := toolpolicy.Tool{Name: "resize", Group: toolpolicy.GroupPrograms}
 	for _, c := range []struct {
 		home, agent scope
 		tool        toolpolicy.Tool
@@ -250,6 +251,12 @@ func TestDecide(t *testing.T) {
 		{scope{Profile: "coding"}, scope{AlsoAllow: []string{"git__*"}}, toolpolicy.Tool{Name: "git_hub__list_issues", Group: toolpolicy.GroupMCP}, `profile "coding"`, "no entry of allow"},
 		{scope{Profile: "agentclaw"}, scope{}, toolpolicy.Tool{Name: "browser__open", Group: toolpolicy.GroupMCP}, "", ""},
 		{scope{Profile: "full", Deny: []string{"group:runtime"}}, scope{Allow: []string{"exec"}}, toolpolicy.Tool{Name: "exec"}, "home", `deny ["group:runtime"]`},
+		{scope{Profile: "full"}, scope{Deny: []string{"group:runtime"}}, program, "agent", `deny ["group:runtime"]`},
+		{scope{Profile: "full"}, scope{Deny: []string{"exec"}}, program, "", ""},
+		{scope{Profile: "coding"}, scope{}, program, "", ""},
+		{scope{Profile: "coding"}, scope{Deny: []string{"group:programs"}}, program, "agent", `deny ["group:programs"]`},
+		{scope{}, scope{}, program, `profile "theclaw"`, "no entry of allow"},
+		{scope{}, scope{AlsoAllow: []string{"resize"}}, program, "", ""},
 		{scope{Profile: "full"}, scope{Allow: []string{"read"}}, toolpolicy.Tool{Name: "write"}, "agent", "no entry of allow"},
 		{scope{Profile: "full", Allow: []string{"group:fs"}}, scope{}, toolpolicy.Tool{Name: "exec"}, "home", "no entry of allow"},
 		{scope{Profile: "full", Allow: []string{"", " "}}, scope{}, toolpolicy.Tool{Name: "exec"}, "", ""},

@@ -24,7 +24,7 @@ func (r reference) expanded(e string, all []toolpolicy.Tool) (out []toolpolicy.T
 	}
 	if g := strings.ToLower(e); strings.HasPrefix(g, "group:") {
 		for _, t := range all {
-			if t.Group == g || t.Group == "" && slices.Contains(r.groups[g], t.Name) {
+			if t.Group == g || t.Group == "" && slices.Contains(r.groups[g], t.Name) || t.Group == "group:programs" && g == "group:runtime" {
 				out = append(out, t)
 			}
 		}
@@ -90,7 +90,7 @@ var tools = func() (out []toolpolicy.Tool) {
 		out = append(out, toolpolicy.Tool{Name: n})
 	}
 	return append(out, toolpolicy.Tool{Name: "github__list_issues", Group: toolpolicy.GroupMCP}, toolpolicy.Tool{Name: "fs__read", Group: toolpolicy.GroupMCP},
-		toolpolicy.Tool{Name: "read", Group: toolpolicy.GroupMCP}, toolpolicy.Tool{Name: "notes__add", Group: toolpolicy.GroupPlugins})
+		toolpolicy.Tool{Name: "read", Group: toolpolicy.GroupMCP}, toolpolicy.Tool{Name: "notes__add", Group: toolpolicy.GroupPlugins}, toolpolicy.Tool{Name: "resize", Group: toolpolicy.GroupPrograms})
 }()
 
 // entries are those of the random layers.

@@ -2,7 +2,6 @@ package deliverer
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -70,18 +69,6 @@ func (d Deps) withDefaults() Deps {
 		d.Redactor = redact.New()
 	}
 	return d
-}
-
-// resolve also adds the secret to the redactor.
-func (d Deps) resolve(ctx context.Context, ref string) (string, error) {
-	if d.Resolve == nil {
-		return "", errors.New("no secrets can be read here")
-	}
-	secret, err := d.Resolve(ctx, ref)
-	if err == nil {
-		d.Redactor.Add(secret)
-	}
-	return secret, err
 }
 
 func (x XGW) settings() channel.XGW {

@@ -115,13 +115,13 @@ func TestSettings(t *testing.T) {
 // TestSecretsAreRedacted: a secret is known to the redactor once it was read.
 func TestSecretsAreRedacted(t *testing.T) {
 	d := Deps{Resolve: func(context.Context, string) (string, error) { return "s3cr3t-value", nil }}.withDefaults()
-	if s, err := d.resolve(t.Context(), "env:S"); err != nil || s != "s3cr3t-value" {
+	if s, err := d.Redactor.Learn(d.Resolve)(t.Context(), "env:S"); err != nil || s != "s3cr3t-value" {
 		t.Fatal(s, err)
 	}
 	if out := d.Redactor.Redact("it said s3cr3t-value"); strings.Contains(out, "s3cr3t") {
 		t.Error(out)
 	}
-	if _, err := (Deps{}).withDefaults().resolve(t.Context(), "env:S"); err == nil {
+	if _, err := (Deps{}).withDefaults().Redactor.Learn(nil)(t.Context(), "env:S"); err == nil {
 		t.Error("a secret without a resolver")
 	}
 }

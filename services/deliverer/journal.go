@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/thread"
@@ -98,10 +99,26 @@ func (j journal) settings(r *registryv1.BeginDeliveryResponse) channel.Settings 
 	if len(r.GetChannels()) > 0 {
 		s.Channels = make(map[string]channel.Definition, len(r.GetChannels()))
 		for _, c := range r.GetChannels() {
-			s.Channels[c.GetName()] = channel.Definition{Type: c.GetType(), URL: c.GetUrl(), Secret: c.GetSecret(), AllowPrivate: c.GetAllowPrivate()}
+			s.Channels[c.GetName()] = definition(c)
+		}
+	}
+	if c := r.GetAccount(); c != nil {
+		s.Account, s.AccountType = c.GetName(), c.GetType()
+		if catalog.Sends(definition(c)) {
+			if s.Channels == nil {
+				s.Channels = map[string]channel.Definition{}
+			}
+			s.Channels[c.GetName()] = definition(c)
 		}
 	}
 	return s
+}
+
+func definition(c *registryv1.ChannelConfig) channel.Definition {
+	return channel.Definition{
+		Type: c.GetType(), URL: c.GetUrl(), Secret: c.GetSecret(), AllowPrivate: c.GetAllowPrivate(),
+		Token: c.GetToken(), AppToken: c.GetAppToken(), API: c.GetApi(), Plugin: c.GetPlugin(),
+	}
 }
 
 // meaning turns the registry's answer into what a holder has to know: the lease

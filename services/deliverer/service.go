@@ -3,15 +3,19 @@ package deliverer
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/catalog"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/lease/worker"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/media"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
@@ -40,11 +44,12 @@ func New(cfg Config, deps Deps) *Service {
 		breakers: &breaker.Set{Probe: cfg.Probe}, programs: &programs{starter: cfg.Starter},
 	}
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
-	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ, Run: s.programs.run}
+	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.Redactor.Learn(deps.Resolve), Env: deps.Environ, Run: s.programs.run}
 	s.pool = delivery.NewPool(delivery.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, delivery.Deps{
 		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.XGW.settings(), deps.Trace != nil},
 		Open:     func(settings channel.Settings) (delivery.Channels, error) { return open(settings, channels) },
 		Breakers: s.breakers, Metrics: deps.Metrics, Logger: deps.Logger, Redactor: deps.Redactor, Trace: deps.Trace,
+		Media: files(registryv1.NewMediaServiceClient(deps.Registry)),
 	})
 	s.worker = worker.New(worker.Config{
 		Kind: registryv1.LeaseKind_LEASE_KIND_DELIVER, Holder: deps.Holder, Address: cfg.Address, TTL: cfg.TTL, Poll: cfg.Poll, Grace: cfg.Grace,
@@ -54,6 +59,20 @@ func New(cfg Config, deps Deps) *Service {
 		Abort: deps.Abort, Logger: deps.Logger,
 	})
 	return s
+}
+
+// files reads the files of messages. One that the registry does not have refuses its message: it will not come.
+func files(from registryv1.MediaServiceClient) delivery.Media {
+	return func(ctx context.Context, agentID, sha256 string, size int64) (io.ReadCloser, error) {
+		in, err := media.Open(ctx, from, agentID, sha256, size)
+		switch f := fault.From(err); {
+		case err == nil:
+			return in, nil
+		case f.Code == codes.NotFound || f.Code == codes.DataLoss || f.Code == codes.InvalidArgument:
+			return nil, channel.Reject(f.Reason, "the file of the message cannot be read: "+f.What, f.Fix)
+		}
+		return nil, &channel.Error{Class: channel.Unavailable, BeforeSend: true, What: "the file of the message cannot be read now", Err: err}
+	}
 }
 
 // open keeps a nil catalog from becoming a non-nil interface.

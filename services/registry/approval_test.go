@@ -37,6 +37,9 @@ func testApprovalIsForOneCommandOnce(t *testing.T, o backendtest.Options) {
 	}
 	ctx := w.Leased("a1", "r1")
 	a := w.Ask(ctx, backendtest.Question("k1", "ls", 0))
+	if a.GetEndedAt() != nil {
+		t.Errorf("it waits, and ended at %v", a.GetEndedAt().AsTime())
+	}
 	if a.GetState() != pending || time.Until(a.GetExpiresAt().AsTime()) > 5*time.Minute {
 		t.Errorf("asked: %v", a)
 	}
@@ -79,6 +82,11 @@ func testApprovalIsForOneCommandOnce(t *testing.T, o backendtest.Options) {
 	list := backendtest.Must(t, backendtest.Must2(w.Approvals.ListApprovals(t.Context(), &registryv1.ListApprovalsRequest{})), nil).GetApprovals()
 	if len(list) != 2 || list[0].GetState() != used || list[1].GetState() != denied {
 		t.Errorf("after a restart: %v", list)
+	}
+	for _, a := range list { // the end of the wait, not of the time in which an approval can be used
+		if at := a.GetEndedAt().AsTime(); a.GetEndedAt() == nil || at.Before(a.GetRequestedAt().AsTime()) || at.After(time.Now()) {
+			t.Errorf("answered at %v: %v", at, a)
+		}
 	}
 	if _, err := w.Approvals.RequestApproval(w.Leased("a1", "r2"), backendtest.Question("k1", "ls", 0)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("used by another lease: %v", err)

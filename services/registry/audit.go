@@ -30,7 +30,7 @@ var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "SetExecPolicy": true, "AnswerQuestion": true, "NoteIdentityChange": true,
-	"SetBindings": true, "SetHomeConfig": true, "SetHomeValue": true, "ResolvePins": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
+	"SetBindings": true, "SetHomeConfig": true, "SetHomeValue": true, "ResolvePins": true, "ResolvePairing": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
 }
 
 // maxRefusals are recorded per minute, and the number of further ones.
@@ -239,6 +239,8 @@ func detail(req any) string {
 		return strings.Join(r.GetPath(), ".") + " sha256 " + hex.EncodeToString(sum[:])
 	case *registryv1.ResolvePinsRequest:
 		return pinsDetail(r)
+	case *registryv1.ResolvePairingRequest:
+		return pairingDetail(r)
 	case interface{ GetKey() string }:
 		return r.GetKey()
 	case interface{ GetInboxId() int64 }:
@@ -259,6 +261,26 @@ func pinsDetail(r *registryv1.ResolvePinsRequest) string {
 		which = "all that are new or changed"
 	}
 	return fmt.Sprintf("%s approved: %t, tools: %s, as shown with digest %.16s", r.GetServer(), r.GetApprove(), which, r.GetDigest())
+}
+
+// pairingDetail says what is decided about whom. A code is not written down: it may still wait.
+func pairingDetail(r *registryv1.ResolvePairingRequest) string {
+	out := lower(r.GetDecision().String(), "PAIRING_DECISION_")
+	if r.GetCode() == "" {
+		out += fmt.Sprintf(" %.200q at account %s", r.GetPeerId(), r.GetAccount())
+	} else {
+		out += " the person of a code"
+	}
+	if r.GetOwner() {
+		out += ", as owner"
+	}
+	if r.GetShareMain() {
+		out += ", who shares a conversation"
+	}
+	if r.GetBy() != "" {
+		out += fmt.Sprintf(", by %.200q", r.GetBy())
+	}
+	return out
 }
 
 func lower(enum, prefix string) string {

@@ -10,8 +10,10 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/agents"
+	"github.com/theclaw/agents/services/registry/internal/channels"
 	"github.com/theclaw/agents/services/registry/internal/pins"
 	"github.com/theclaw/agents/services/registry/internal/routing"
+	"github.com/theclaw/agents/services/registry/internal/settings"
 )
 
 // listedEvery is how often the settings of the home are compared with those that the listed
@@ -22,7 +24,7 @@ const listedEvery = 2 * time.Second
 // a start nor a stop was ever requested: after a crash between the two steps the next run
 // finds such an agent. It does both once for each version of the settings, so that an agent
 // that is deleted meanwhile is not made again. It also has the tools of MCP servers forgotten that are no longer in the
-// settings.
+// settings, and the people of accounts about whom nothing holds any more, and sends new settings to those who watch them.
 type listed struct {
 	home interface {
 		routing.Home
@@ -30,7 +32,10 @@ type listed struct {
 	}
 	agents *agents.Service
 	pins   *pins.Service
-	states interface {
+	people *channels.Service
+	// settings has watchers, who are sent what is new.
+	settings *settings.Service
+	states   interface {
 		State(ctx context.Context, agent string) (store.InboxState, error)
 	}
 	log *slog.Logger
@@ -56,8 +61,12 @@ func (l *listed) run(ctx context.Context) {
 func (l *listed) scan(ctx context.Context) {
 	s, err := l.home.HomeSettings(ctx)
 	if err == nil {
+		l.settings.Seen(s.Version)
 		if err := l.pins.PruneSettled(ctx, s); err != nil && ctx.Err() == nil {
 			l.log.Warn("tools of removed MCP servers are not forgotten", "error", fault.Chain(err))
+		}
+		if err := l.people.Prune(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn("pairings that have ended are not forgotten", "error", fault.Chain(err))
 		}
 	}
 	if err != nil || s.Version == l.done {

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -89,7 +91,15 @@ func (w pinWorld) turnPins() string {
 func TestPinStates(t *testing.T) { backendtest.Each(t, testPinStates) }
 
 func testPinStates(t *testing.T, o backendtest.Options) {
+	metrics := prometheus.NewRegistry()
+	o.Change = func(d *registry.Deps) { d.Metrics = obs.NewRegistryMetrics(metrics) }
 	w := pinned(t, o)
+	counted := func(want string) {
+		t.Helper()
+		if got := pinCounts(t, metrics); got != want {
+			t.Errorf("counted %q, want %q", got, want)
+		}
+	}
 	report := func(want string, tools ...*registryv1.ReportedTool) {
 		t.Helper()
 		for range 2 { // the second report changes nothing
@@ -118,11 +128,13 @@ func testPinStates(t *testing.T, o backendtest.Options) {
 		t.Errorf("approved %v", p)
 	}
 	report("a approved, b changed", described("a", "1"), described("b", "2"))
+	counted("approved 1, changed 1")
 	if got := w.turnPins(); got != first {
 		t.Errorf("with a change a turn has the pins %q, want %q", got, first)
 	}
 	report("a approved, b approved", described("a", "1"), described("b", "1"))
 	report("a approved, b gone, c new", described("a", "1"), described("c", "1"))
+	counted("approved 1, gone 1, new 1")
 	w.decided("a approved, b gone, c denied", false, "c")
 	report("a approved, b gone, c new", described("a", "1"), described("c", "2"))
 	report("a approved, b gone", described("a", "1"))
@@ -135,10 +147,33 @@ func testPinStates(t *testing.T, o backendtest.Options) {
 	report("a gone")
 
 	w.Stop()
+	metrics = prometheus.NewRegistry()
 	w.World = o.Start(t, registry.Config{})
 	if got := stateText(w.list().GetPins()); got != "a gone" {
 		t.Errorf("after a restart: %q", got)
 	}
+	counted("gone 1")
+	w.value("", "mcp", "servers", "github")
+	counted("")
+}
+
+// pinCounts is the metric of pins, without the states of none.
+func pinCounts(t *testing.T, r prometheus.Gatherer) string {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "theclaw_registry_pins" && m.GetGauge().GetValue() > 0 {
+				out = append(out, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetGauge().GetValue()))
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }
 
 // S3-59: a server changes its tools while the owner looks at them: nothing is approved. An answer that was lost

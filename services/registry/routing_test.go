@@ -67,6 +67,7 @@ const (
 	accepted  = registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED
 	duplicate = registryv1.AcceptOutcome_ACCEPT_OUTCOME_DUPLICATE
 	refused   = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED
+	noted     = registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT
 )
 
 // S4-10, S4-18, S4-26: bindings are set, listed and refused; ResolveRoute has all fields.
@@ -158,14 +159,14 @@ channels:
 		{inbound("2", "owner", "hello"), accepted, "", "agent:main:webhook:wh:dm:owner"},
 		{inbound("3", "bob", "hello"), refused, fault.PeerRefused, ""},
 		{group("4", "g1", "ann", true), accepted, "", "agent:main:webhook:group:g1"},
-		{group("5", "g1", "ann", false), refused, fault.NotAddressed, ""},
+		{group("5", "g1", "ann", false), noted, "", "agent:main:webhook:group:g1"},
 		{group("6", "g2", "ann", true), refused, fault.PeerRefused, ""},
 		{group("7", "g1", "bob", true), refused, fault.PeerRefused, ""},
 		{inbound("8", "bad\x00id", "hello"), refused, fault.InvalidArgument, ""},
 		{inbound("9", "a:b:thread:c", "hello"), refused, fault.PeerRefused, ""},
 	} {
 		got := accept(t, w, c.m)
-		if got.GetOutcome() != c.outcome || got.GetReason() != c.reason || got.GetSessionKey() != c.key || (c.key == "") != (got.GetInboxId() == 0) {
+		if got.GetOutcome() != c.outcome || got.GetReason() != c.reason || got.GetSessionKey() != c.key || (c.outcome == accepted || c.outcome == duplicate) != (got.GetInboxId() > 0) {
 			t.Errorf("%v: got %v", c.m, got)
 		}
 	}

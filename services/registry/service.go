@@ -28,6 +28,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/cluster"
 	"github.com/theclaw/agents/services/registry/internal/deliveries"
 	"github.com/theclaw/agents/services/registry/internal/leases"
+	"github.com/theclaw/agents/services/registry/internal/media"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/peer"
 	"github.com/theclaw/agents/services/registry/internal/pins"
@@ -57,6 +58,7 @@ type Service struct {
 	questions  *approvals.Questions
 	pins       *pins.Service
 	workdirs   registryv1.WorkdirServiceServer
+	media      *media.Service
 	routing    *routing.Service
 	channels   *channels.Service
 	sessions   *sessions.Service
@@ -80,6 +82,7 @@ type parts struct {
 	approvals store.Approvals
 	questions store.Questions
 	pins      store.Pins
+	accounts  store.Channels
 	quota     *admission.Quota
 	workdirs  registryv1.WorkdirServiceServer
 	table     authority.Authority
@@ -133,7 +136,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 		return nil, errors.Join(err, s.end())
 	}
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, quota: r.Quota, workdirs: workdirs.None{},
+		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, accounts: r.Channels, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		generation: r.Generation, revisions: r.Revisions,
 	})
@@ -152,7 +155,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 	}
 	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, quota: r.Quota,
+		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, accounts: r.Channels, quota: r.Quota,
 		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		revisions: r.Revisions,
@@ -183,7 +186,7 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Log: d.Logger,
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Owners: p.accounts, Log: d.Logger,
 	})
 	s.questions = approvals.NewQuestions(approvals.QuestionDeps{
 		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes,
@@ -191,11 +194,13 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	cancelWaits := func(ctx context.Context, agent, turn, by string) error {
 		return errors.Join(s.approvals.Cancel(ctx, agent, turn), s.questions.Cancel(ctx, agent, turn, by))
 	}
-	s.pins = pins.New(pins.Deps{Faults: p.Faults, Home: p.agents, Pins: p.pins})
+	s.pins = pins.New(pins.Deps{Faults: p.Faults, Home: p.agents, Pins: p.pins, Meter: d.Metrics})
+	s.media = media.New(media.Deps{Faults: p.Faults, Agents: p.agents, Store: p.engine})
+	sweeper := media.Sweeper{Store: p.engine, Threads: p.agents}
 	s.agents = agents.New(agents.Deps{
 		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Quota: p.quota, Leases: p.table, Log: p.log, Backups: p.agents, CancelWaits: cancelWaits,
-		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Approvals: p.approvals, Questions: p.questions, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
-		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
+		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Approvals: p.approvals, Questions: p.questions, Pairings: p.accounts, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log, Media: sweeper},
+		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Media: sweeper},
 	})
 	s.threads = threads.New(threads.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Quota: p.quota,
@@ -206,16 +211,16 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	})
 	s.turns = turns.New(turns.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota, CancelWaits: cancelWaits,
-		Approvals: s.approvals, Pins: s.pins,
+		Approvals: s.approvals, Pins: s.pins, Owners: p.accounts,
 		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 	})
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits, Generation: p.generation})
 	router := routing.NewRouter(routing.Deps{Faults: p.Faults, Home: p.agents, Agents: p.agents, Store: p.engine, Revisions: p.revisions})
 	s.routing = routing.New(router)
-	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads})
+	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
 	s.settings = settings.New(p.agents, p.revisions, s.pins)
-	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, states: p.engine, log: d.Logger}
+	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, people: s.channels, settings: s.settings, states: p.engine, log: d.Logger}
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was
@@ -256,6 +261,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterQuestionServiceServer(r, s.questions)
 	registryv1.RegisterPinServiceServer(r, s.pins)
 	registryv1.RegisterWorkdirServiceServer(r, s.workdirs)
+	registryv1.RegisterMediaServiceServer(r, s.media)
 	registryv1.RegisterIdentityServiceServer(r, identities{})
 	registryv1.RegisterRoutingServiceServer(r, s.routing)
 	registryv1.RegisterChannelServiceServer(r, s.channels)

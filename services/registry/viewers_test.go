@@ -43,8 +43,8 @@ var viewers = []struct {
 	{"workdir", "GetWorkdir", "yyyynnn-"},
 	{"workdir", "ReadPieces", "yyyynnn-"},
 	{"session list", "ListSessions", "ynnnnnn-"},
-	{"session list", "GetSession", "ynnnnnn-"},
-	{"status", "GetAgentStatus", "yyyyynn-"},
+	{"session list", "GetSession", "ynnnnyn-"},
+	{"status", "GetAgentStatus", "yyyyyyn-"},
 	{"status", "ListAgents", "yyyyynn-"},
 }
 

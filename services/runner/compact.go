@@ -32,7 +32,7 @@ func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemory
 	var out memory.Outcome
 	err := s.claims.Background(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
 		var err error
-		out, err = s.digest(ctx, l, req)
+		out, err = s.digest(ctx, func(context.Context) error { return l.Check() }, req)
 		return err
 	})
 	if err != nil {
@@ -45,7 +45,8 @@ func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemory
 	return &runnerpb.CompactMemoryResponse{Name: out.Name, Messages: int32(out.Messages), DigestedId: out.Digested}, nil
 }
 
-func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
+// digest is CompactMemory under a lease; trusted returns nil while that is.
+func (s *Service) digest(ctx context.Context, trusted func(context.Context) error, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
 	var out memory.Outcome
 	config, _, err := s.turnConfig(ctx, &registrypb.GetTurnConfigRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 		logs = append(logs, &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)})
 	}
 	job.Commit = func(ctx context.Context, in *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error) {
-		if err := l.Check(); err != nil {
+		if err := trusted(ctx); err != nil {
 			return nil, err
 		}
 		in.Logs, logs = logs, nil
@@ -79,7 +80,7 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 		return r.Agent(ctx, job)
 	}
 	head, err := s.threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
-		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()}, Filter: "type = 'message'", Tail: true, Limit: 1,
+		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()}, Filter: thread.ShownFilter, Tail: true, Limit: 1,
 	})
 	if err != nil || len(head.GetEvents()) == 0 {
 		return out, err

@@ -18,6 +18,8 @@ import (
 type Config struct {
 	// Address is where this runner can be called; it is shown with its leases.
 	Address string
+	// Version of the program, which agents can read; empty: they cannot.
+	Version string
 	// Root holds the agents' workdir and sessions where the registry's own paths mean
 	// nothing, on another machine; empty: the registry's paths.
 	Root string
@@ -54,6 +56,11 @@ type Config struct {
 	// Servers is the directory below which MCP servers have their own directories, by agent; empty: those that
 	// need one are not started.
 	Servers string
+	// Home is the directory of the home: containers are labeled with it, and show nothing of it that is not a working
+	// directory.
+	Home string
+	// Docker is the program docker; empty: it is looked for on the PATH.
+	Docker string
 	// Sandbox is the template for agents whose sandbox.mode is not that of
 	// Deps.Sandbox.
 	Sandbox sandbox.Options

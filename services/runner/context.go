@@ -9,6 +9,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -70,7 +71,7 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	}
 	peek := &registrypb.PeekEventsRequest{
 		Thread:  &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
-		AfterId: from, Filter: "type = 'message'", Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
+		AfterId: from, Filter: thread.ShownFilter, Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
 	}
 	if at := req.GetAtEvent(); at > 0 {
 		peek.Filter += fmt.Sprintf(" AND id <= %d", at)
@@ -90,6 +91,11 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 			speaker, claim.ReplyContext = t, string(rc)
 		}
 	}
+	said, err := s.said(ctx, req, from, claim)
+	if err != nil {
+		return prompt.Scope{}, err
+	}
+	claim.Tail = append(claim.GetTail(), said...)
 	if claim.Files, err = s.contextFiles(ctx, req, speaker); err != nil {
 		return prompt.Scope{}, err
 	}
@@ -109,6 +115,27 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		scope.Digested = digested
 	}
 	return scope, nil
+}
+
+// maxSaid is how many messages of others are shown at most: what an agent without group_chat.history_limit has.
+const maxSaid = 50
+
+// said is what people wrote since the last reply before the message without starting a turn.
+func (s *Service) said(ctx context.Context, req *runnerpb.BuildContextRequest, after int64, claim *registrypb.BeginTurnResponse) ([]*registrypb.Event, error) {
+	inbound := claim.GetInbound().GetId()
+	if inbound == 0 {
+		return nil, nil
+	}
+	for _, e := range claim.GetTail() {
+		if e.GetSource() == thread.SourceSelf && e.GetId() < inbound {
+			after = max(after, e.GetId())
+		}
+	}
+	page, err := s.threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+		Thread:  &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
+		AfterId: after, Filter: fmt.Sprintf("%s AND id < %d", thread.ContextFilter, inbound), Limit: maxSaid, Tail: true,
+	})
+	return page.GetEvents(), err
 }
 
 // epoch finds where the epoch of the message begins, and reports whether the digest of the
@@ -166,7 +193,7 @@ func (s *Service) agentSettings(ctx context.Context, agentID string) (map[string
 // no other peer's memory can be among them.
 func (s *Service) contextFiles(ctx context.Context, req *runnerpb.BuildContextRequest, speaker route.Tuple) ([]*registrypb.ContextFile, error) {
 	names := []string{"IDENTITY.md", "memory/" + route.MemoryAgentFile}
-	if speaker != (route.Tuple{}) {
+	if speaker != (route.Tuple{}) && !sessionkey.OfGroup(req.GetThreadId()) {
 		names = append(names, "memory/"+route.MemoryUserFile(speaker))
 	}
 	names = append(names, "memory/"+route.MemoryThreadFile(req.GetThreadId()))

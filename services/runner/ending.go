@@ -31,8 +31,20 @@ func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.Wait
 		// A turn that ends in silence may have said all it had to say before.
 		if list := payloads(s.driver.Tools, t); lastText(list) != "" {
 			out.Payloads, out.Text = list, lastText(list)
+		} else if t.GetCommand() != nil { // no model said it
+			out.Text = s.answer(ctx, t)
+			out.Payloads = []*runnerpb.Payload{{Kind: runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, Text: out.GetText()}}
 		}
 	default:
 	}
 	return out
+}
+
+// answer reads the reply of a turn; empty where it cannot be read now.
+func (s *Service) answer(ctx context.Context, t *registrypb.Turn) string {
+	r, err := s.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: t.GetAgentId(), InboxId: t.GetInboxId(), WithReply: true})
+	if err != nil {
+		return ""
+	}
+	return r.GetReply()
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/sandbox/docker"
 	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -22,18 +24,23 @@ func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest)
 	if err != nil {
 		return nil, err
 	}
-	out := &runnerpb.ListToolsResponse{Layers: set.Layers(), Sandbox: s.sandboxInfo(c, key)}
+	out := &runnerpb.ListToolsResponse{Layers: set.Layers(), Sandbox: s.sandboxInfo(ctx, c, key)}
+	host := c.GetSandboxMode() == string(sandbox.Off)
 	for _, e := range set.Entries() {
+		network := host || e.Spec.Group == "" && (c.GetSandboxNetwork() || len(c.GetNetworkHosts()) > 0) // a program of the home has its own
 		out.Tools = append(out.Tools, &runnerpb.Tool{
 			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: e.Class.String(),
-			Sends: sends(e.Spec.Needs, c.GetSandboxNetwork() || len(c.GetNetworkHosts()) > 0 || c.GetSandboxMode() == string(sandbox.Off)), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server, AllowedBy: e.AllowedBy,
+			Sends: sends(e.Spec.Needs, network), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server, AllowedBy: e.AllowedBy,
 		})
 	}
 	return out, nil
 }
 
+// levelDocker is the level of a container.
+const levelDocker = "docker"
+
 // sandboxInfo is where the programs of a conversation run.
-func (s *Service) sandboxInfo(c *registrypb.TurnConfig, key string) *runnerpb.SandboxInfo {
+func (s *Service) sandboxInfo(ctx context.Context, c *registrypb.TurnConfig, key string) *runnerpb.SandboxInfo {
 	box := c.GetSandbox()
 	out := &runnerpb.SandboxInfo{
 		Sandboxed: c.GetSandboxMode() != string(sandbox.Off), Mode: box.GetMode(), Scope: box.GetScope(), ScopeKey: box.GetKey(), Workspace: box.GetAccess(),
@@ -54,6 +61,13 @@ func (s *Service) sandboxInfo(c *registrypb.TurnConfig, key string) *runnerpb.Sa
 	if !out.GetSandboxed() {
 		out.Network = "open"
 		out.HostCommands = "by policy " + c.GetExec().GetSecurity() + ", ask " + c.GetExec().GetAsk()
+		return out
+	}
+	if box.GetDocker() != nil {
+		out.Level = levelDocker
+		if err := s.sandboxes.docker.Problem(ctx, docker.BoxOf(c, "")); err != nil {
+			out.Problem, out.ProblemFix = fault.From(err).What, fault.From(err).Fix
+		}
 		return out
 	}
 	report, err := s.sandboxes.reportOf(c.GetSandboxMode())

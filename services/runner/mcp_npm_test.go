@@ -43,7 +43,7 @@ func killProgram(t *testing.T, arg string) (found bool) {
 		}
 		line, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline") // gone: empty
 		args := bytes.Split(line, []byte{0})
-		if len(args) > 1 && string(args[0]) == "node" && slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
+		if len(args) > 1 && filepath.Base(string(args[0])) == "node" && slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
 			found = true
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Error(err)

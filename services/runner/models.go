@@ -9,6 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/sandbox/docker"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
@@ -44,7 +45,7 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 	if p, ok := m.settings.Price(driver.Name(), name); ok {
 		known = &p
 	}
-	out := modelcall.Model{Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: m.try(driver.Name(), caller)}
+	out := modelcall.Model{Provider: driver.Name(), Name: name, Window: int64(window), Images: m.settings.Images(driver.Name(), name), Price: known, Try: m.try(driver.Name(), caller)}
 	if !chosen && m.settings.Source == provider.FromNowhere {
 		out.PeersWait = cmp.Or(m.probe, retry.ProbeEvery)
 	}
@@ -94,13 +95,15 @@ func (m *models) program(p provider.Program) modelcall.Model {
 type sandboxes struct {
 	opts sandbox.Options
 	base *sandbox.Sandbox // not ours to close
+	// docker runs the programs of conversations that have a container.
+	docker *docker.Driver
 
 	mu   sync.Mutex
 	made map[sandbox.Mode]*sandbox.Sandbox
 }
 
-func newSandboxes(o sandbox.Options, base *sandbox.Sandbox) *sandboxes {
-	return &sandboxes{opts: o, base: base, made: map[sandbox.Mode]*sandbox.Sandbox{}}
+func newSandboxes(o sandbox.Options, base *sandbox.Sandbox, d docker.Options) *sandboxes {
+	return &sandboxes{opts: o, base: base, docker: docker.New(d), made: map[sandbox.Mode]*sandbox.Sandbox{}}
 }
 
 // get returns the sandbox of a mode, and probes it the first time.

@@ -25,9 +25,7 @@ func payloads(tools *toolset.Tools, t *registrypb.Turn) (out []*runnerpb.Payload
 		case registrypb.StepKind_STEP_KIND_MODEL:
 			if a, err := step.Decode(st.GetResult()); err == nil {
 				last = a
-				for _, said := range a.Sayings(st.GetKey()) {
-					add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, said.GetText())
-				}
+				add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, a.Output())
 			}
 		case registrypb.StepKind_STEP_KIND_TOOL:
 			if sent := tools.Sent(st); len(sent) > 0 {
@@ -45,7 +43,7 @@ func payloads(tools *toolset.Tools, t *registrypb.Turn) (out []*runnerpb.Payload
 		}
 	}
 	add(runnerpb.PayloadKind_PAYLOAD_KIND_REASONING, last.Reasoning)
-	add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, book.Reply(last))
+	add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, book.LastText(last))
 	return out
 }
 

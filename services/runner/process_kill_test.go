@@ -71,6 +71,14 @@ var instants = map[string]instant{
 		out, ok := reply.(*registrypb.RequestApprovalResponse)
 		return ok && out.GetApproval().GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED
 	}},
+	"C2.begun": {true, func(args, _ any) bool { // what the command stops has its fate, and it is not answered
+		_, ok := args.(*registrypb.ListTurnsRequest)
+		return ok
+	}},
+	"C2.answered": {true, func(args, _ any) bool {
+		in, ok := args.(*registrypb.FinishTurnRequest)
+		return ok && strings.HasPrefix(in.GetText(), "Stopped ")
+	}},
 	"TQ1": {true, func(args, _ any) bool { // the question is stored
 		_, ok := args.(*registrypb.RequestQuestionRequest)
 		return ok

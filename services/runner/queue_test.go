@@ -115,6 +115,149 @@ func TestQueueModes(t *testing.T) {
 	}
 }
 
+// texts are what people said in a request, in order.
+func texts(c modeltest.Chat) (said []string) {
+	for _, m := range c.Messages {
+		if m.Role == "user" {
+			said = append(said, m.Content)
+		}
+	}
+	return said
+}
+
+// write starts a run of a message in a session, as a chat platform has them.
+func (w *world) write(r *workshop, text string) string {
+	w.t.Helper()
+	s, err := r.StartRun(w.t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: text, SessionKey: "agent:a1:console:cli:dm:cli"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s.GetRunId()
+}
+
+// S1-23, interrupt: a message ends the turns before it, and their messages are part of what the model sees.
+func TestQueueInterrupt(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "queue: {mode: interrupt}")
+	gate := make(chan struct{})
+	script := modeltest.New(t, modeltest.Step{Text: []string{"never ", "said"}, Gate: gate}, modeltest.Step{Match: "m3", Text: []string{"answer"}, Repeat: true})
+	r := w.runner(script)
+	runs := []string{w.write(r, "m0")}
+	begun(t, r, runs[0])
+	for _, text := range []string{"m1", "m2", "m3"} {
+		runs = append(runs, w.write(r, text))
+	}
+	for i, run := range runs {
+		end := w.wait(r, "a1", run)
+		if last := i == 3; last != (end.GetText() == "answer") || !last && end.GetErrorCode() != runnerpb.RunError_RUN_ERROR_ABORTED {
+			t.Errorf("m%d ended %v", i, end)
+		}
+	}
+	close(gate)
+	asked := script.Requests()
+	if said := texts(asked[len(asked)-1].Chat); !slices.Equal(said, []string{"m0", "m1", "m2", "m3"}) {
+		t.Errorf("the model was asked %q", said)
+	}
+}
+
+// S1-23, debounce: messages that come quickly after each other are there together when the turn begins.
+func TestQueueDebounce(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "queue: {mode: collect, debounce: 3s}")
+	script := modeltest.New(t, modeltest.Step{Text: []string{"answer"}, Repeat: true})
+	r := w.runner(script)
+	var runs []string
+	for _, text := range []string{"m0", "m1", "m2"} {
+		runs = append(runs, w.write(r, text))
+	}
+	for i, run := range runs {
+		if end := w.wait(r, "a1", run); end.GetText() != "answer" || (i > 0) != (end.GetMergedInto() == runs[0]) {
+			t.Errorf("m%d ended %v", i, end)
+		}
+	}
+	if asked := script.Requests(); len(asked) != 1 || !slices.Equal(texts(asked[0].Chat), []string{"m0", "m1", "m2"}) {
+		t.Errorf("%d requests, the first %q", len(asked), texts(asked[0].Chat))
+	}
+}
+
+// S1-23, cap and drop: of five messages that wait where two may, the oldest three are answered together with the
+// fourth, in short or left out, and each has its fate. A person chooses another mode for the conversation.
+func TestQueueCap(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	short := func(s string) string { return s + strings.Repeat("x", 158) + "…" }
+	for _, c := range []struct {
+		drop, command string
+		asked         [][]string // what is new in each request after the first
+		into          []int      // the run that answered m1 to m5 too; -1: itself
+	}{
+		{"summarize", "", [][]string{{short("m1"), short("m2"), short("m3"), "m4" + long}, {"m5" + long}}, []int{-1, 1, 1, 1, -1}},
+		{"old", "", [][]string{{"[3 earlier messages left out]", "m4" + long}, {"m5" + long}}, []int{-1, 1, 1, 1, -1}},
+		{"old", "/queue collect", [][]string{{"[3 earlier messages left out]", "m4" + long, "m5" + long}}, []int{-1, 1, 1, 1, 1}},
+	} {
+		t.Run(c.drop+c.command, func(t *testing.T) {
+			w := newWorld(t)
+			w.agent("a1", "queue: {cap: 2, drop: "+c.drop+"}")
+			gate := make(chan struct{})
+			script := modeltest.New(t, modeltest.Step{Text: []string{"a", "b"}, Gate: gate}, modeltest.Step{Text: []string{"answer"}, Repeat: true})
+			r := w.runner(script)
+			if c.command != "" {
+				if end := w.wait(r, "a1", w.write(r, c.command)); end.GetText() != "Queue: collect." {
+					t.Error(end)
+				}
+			}
+			runs := []string{w.write(r, "m0")}
+			begun(t, r, runs[0])
+			for i := range 5 {
+				runs = append(runs, w.write(r, fmt.Sprint("m", i+1, long)))
+			}
+			waiting(t, r, 5)
+			close(gate)
+			for i, run := range runs {
+				into := ""
+				if i > 0 && c.into[i-1] >= 0 {
+					into = runs[c.into[i-1]]
+				}
+				if end := w.wait(r, "a1", run); end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_OK || end.GetMergedInto() != into {
+					t.Errorf("m%d ended %v, want it merged into %q", i, end, into)
+				}
+			}
+			before := []string{"m0"}
+			for i, q := range script.Requests()[1:] {
+				said := texts(q.Chat)
+				if i >= len(c.asked) || !slices.Equal(said, slices.Concat(before, c.asked[i])) {
+					t.Errorf("request %d: %q", i+1, said)
+				}
+				before = said
+			}
+		})
+	}
+}
+
+// A message that is too large to be answered together with those before it gets its own turn, and the one before it is
+// answered in full.
+func TestQueueCapOfLargeMessage(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "queue: {cap: 2, drop: old}")
+	gate := make(chan struct{})
+	script := modeltest.New(t, modeltest.Step{Text: []string{"a", "b"}, Gate: gate}, modeltest.Step{Text: []string{"answer"}, Repeat: true})
+	r := w.runner(script)
+	runs := []string{w.write(r, "m0")}
+	begun(t, r, runs[0])
+	for _, text := range []string{"m1", "m2", "m3", strings.Repeat("\u5b57", 90_000), "m5"} {
+		runs = append(runs, w.write(r, text))
+	}
+	waiting(t, r, 5)
+	close(gate)
+	for i, into := range []string{"", "", runs[1], runs[1], "", ""} {
+		if end := w.wait(r, "a1", runs[i]); end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_OK || end.GetMergedInto() != into {
+			t.Errorf("m%d ended %v, want it merged into %q", i, end, into)
+		}
+	}
+	if said := texts(script.Requests()[1].Chat); !slices.Equal(said, []string{"m0", "[2 earlier messages left out]", "m3"}) {
+		t.Errorf("the model was asked %q", said)
+	}
+}
+
 // S1-16: a run that waits behind another one, or for a place, ends at once; no
 // model is asked for it, and the others do not notice.
 func TestAbortQueued(t *testing.T) {

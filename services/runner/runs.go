@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/chatcommand"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	"github.com/theclaw/agents/internal/source"
@@ -17,6 +18,7 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
 const (
@@ -72,9 +74,13 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 		content = thread.AppendString(append(content, `,"thinking":`...), how)
 	}
 	content = append(content, '}')
+	event := &registrypb.NewEvent{Source: from, Type: thread.TypeMessage, Content: string(content), SessionKey: req.GetSessionKey()}
+	if c, ok := chatcommand.Parse(req.GetText(), chatcommand.Rules{}); ok && chatcommand.Queued(c.Name) && source.IsConsole(from) {
+		event.Command = &registrypb.ChatCommand{Name: c.Name, Args: c.Args}
+	}
 	pushed, err := s.threads.PushEvents(ctx, &registrypb.PushEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: thread.Inbox}, IdempotencyKey: key,
-		Events: []*registrypb.NewEvent{{Source: from, Type: thread.TypeMessage, Content: string(content), SessionKey: req.GetSessionKey()}},
+		Events: []*registrypb.NewEvent{event},
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +178,7 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	id, key := req.GetAgentId(), req.GetRunId()
 	ctx, cancel := context.WithTimeout(ctx, abortWait)
 	defer cancel()
-	cancelRun, settled := s.runs.abort(key)
+	cancelRun, settled := s.runs.abort(key, turn.ErrAborted)
 	defer settled()
 	look, done := context.WithTimeout(ctx, abortLook)
 	t, err := s.account(look, id, key, 0)

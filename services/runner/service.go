@@ -11,8 +11,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/sandbox/docker"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
@@ -81,7 +83,7 @@ func New(c Config, d Deps) (*Service, error) {
 		cfg: c, deps: d,
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
-		sandboxes: newSandboxes(c.Sandbox, d.Sandbox), began: time.Now(),
+		sandboxes: newSandboxes(c.Sandbox, d.Sandbox, containers(c, d)), began: time.Now(),
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace, c.Probe}
 	s.processes = shell.NewProcesses(s.turns, s.hold, d.Logger)
@@ -90,7 +92,7 @@ func New(c Config, d Deps) (*Service, error) {
 	if d.Redactor != nil {
 		secrets.Read = d.Redactor.Add
 	}
-	tools, err := newTools(d, s.sandboxes, s.processes, agent, secrets)
+	tools, err := newTools(d, s.sandboxes, s.processes, agent, c.Version, secrets)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
@@ -101,14 +103,20 @@ func New(c Config, d Deps) (*Service, error) {
 	tools.Servers, tools.Approvals = s.servers, registrypb.NewApprovalServiceClient(d.Registry)
 	s.driver = &turn.Driver{
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
+		Media:    mediaClient{registrypb.NewMediaServiceClient(d.Registry)},
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools, Failures: &memory.Failures{}},
-		Sessions: &session.Writer{},
+		Sessions: &session.Writer{}, Commands: commands{s},
 	}
 	s.slots = batch.NewSlots(c.Slots)
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
-	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, End: s.end, Slots: s.slots, Abort: d.Abort, Logger: d.Logger})
+	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, End: s.end, Cut: s.cut, Slots: s.slots, Abort: d.Abort, Logger: d.Logger})
 	return s, nil
+}
+
+// containers are the options of the driver of docker.
+func containers(c Config, d Deps) docker.Options {
+	return docker.Options{Program: c.Docker, Home: c.Home, Forbidden: append(slices.Clone(config.NoBinds), c.Sandbox.Forbidden...), Logger: d.Logger}
 }
 
 // Register adds the services to a server.
@@ -132,7 +140,10 @@ func (s *Service) Problem() (what, fix string) {
 func (s *Service) Run(ctx context.Context) error {
 	var probe sync.WaitGroup
 	probe.Go(s.probe) // not waited for: messages without tools need no sandbox
+	maintained, end := context.WithCancel(ctx)
+	probe.Go(func() { s.sandboxes.docker.Maintain(maintained) })
 	err := s.claims.Run(ctx)
+	end()
 	s.driver.Sessions.Flush()
 	probe.Wait()
 	s.servers.Close()

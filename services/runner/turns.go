@@ -28,8 +28,12 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	abort, leave := s.runs.enter(e.GetKey())
 	defer leave()
 	defer context.AfterFunc(abort, func() { // a person who ends a run wants nothing of its conversation to go on
-		if errors.Is(context.Cause(abort), turn.ErrAborted) {
-			s.processes.End(ctx, l.AgentID, e.GetThreadId(), "")
+		if cause := context.Cause(abort); errors.Is(cause, turn.ErrAborted) {
+			of := ""
+			if c, ok := errors.AsType[turn.Cut](cause); ok && !c.All {
+				of = e.GetKey()
+			}
+			s.processes.End(ctx, l.AgentID, e.GetThreadId(), of)
 		}
 	})()
 	ctx, span := s.deps.Trace.Turn(ctx, e.GetKey(), tracing.Where{AgentID: l.AgentID, ThreadID: e.GetThreadId(), EventID: e.GetEvent().GetId()})
@@ -37,12 +41,15 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	start := time.Now()
 	r, err := s.driver.Run(ctx, turn.Work{
 		AgentID: l.AgentID, ThreadID: e.GetThreadId(), Key: e.GetKey(), InboxID: e.GetEvent().GetId(), Source: e.GetEvent().GetSource(),
-		Fence: l.Fence(), Check: l.Check, Slot: slot, Stream: stream, Abort: abort, Panicked: l.Panicked, Dead: l.Dead,
+		Fence: l.Fence(), Check: l.Check, Slot: slot, Stream: stream, Abort: abort, FromOwner: e.GetFromOwner(), Panicked: l.Panicked, Dead: l.Dead,
 	})
 	if err == nil && !r.Already {
 		fate := strings.ToLower(strings.TrimPrefix(r.Fate.String(), "FATE_"))
 		span.Outcome(fate)
 		s.deps.Metrics.ObserveTurn(fate, time.Since(start))
+		if c := e.GetCommand(); c != nil {
+			s.deps.Metrics.AddCommand(c.GetName())
+		}
 	}
 	return err
 }
@@ -70,12 +77,25 @@ func (s *Service) end(ctx context.Context, agentID, run string) error {
 	return err
 }
 
+// cut ends the run of an event, now or as soon as it begins, because a command stops it.
+func (s *Service) cut(key string, by *registrypb.PendingEvent) (settled func()) {
+	cancelRun, settled := s.runs.abort(key, turn.Cut{By: by.GetEvent().GetId(), All: by.GetFromOwner()})
+	cancelRun()
+	return settled
+}
+
 // activeRuns are the runs that are worked on here, by run id. The zero
 // value is ready.
 type activeRuns struct {
 	mu       sync.Mutex
 	runs     map[string]context.CancelCauseFunc
-	aborting map[string]int // runs that are to be aborted, begun or not
+	aborting map[string]*aborting // runs that are to be aborted, begun or not
+}
+
+// aborting is a run that is to be aborted: why, and how many calls want it.
+type aborting struct {
+	cause error
+	calls int
 }
 
 // enter adds a run; the context ends when a person aborts it.
@@ -84,11 +104,11 @@ func (a *activeRuns) enter(key string) (abort context.Context, leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.runs == nil {
-		a.runs, a.aborting = map[string]context.CancelCauseFunc{}, map[string]int{}
+		a.runs, a.aborting = map[string]context.CancelCauseFunc{}, map[string]*aborting{}
 	}
 	a.runs[key] = cancel // a run is worked on once at a time
-	if a.aborting[key] > 0 {
-		cancel(turn.ErrAborted)
+	if why := a.aborting[key]; why != nil {
+		cancel(why.cause)
 	}
 	return ctx, func() {
 		cancel(nil)
@@ -100,26 +120,29 @@ func (a *activeRuns) enter(key string) (abort context.Context, leave func()) {
 
 // abort ends a run as soon as it is active here, until settled is called; cancelRun
 // ends one that already is, and reports whether there is one.
-func (a *activeRuns) abort(key string) (cancelRun func() bool, settled func()) {
+func (a *activeRuns) abort(key string, cause error) (cancelRun func() bool, settled func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.runs == nil {
-		a.runs, a.aborting = map[string]context.CancelCauseFunc{}, map[string]int{}
+		a.runs, a.aborting = map[string]context.CancelCauseFunc{}, map[string]*aborting{}
 	}
-	a.aborting[key]++
+	if a.aborting[key] == nil {
+		a.aborting[key] = &aborting{cause: cause}
+	}
+	a.aborting[key].calls++
 	cancelRun = func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		cancel := a.runs[key]
 		if cancel != nil {
-			cancel(turn.ErrAborted)
+			cancel(cause)
 		}
 		return cancel != nil
 	}
 	return cancelRun, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.aborting[key]--; a.aborting[key] == 0 {
+		if a.aborting[key].calls--; a.aborting[key].calls == 0 {
 			delete(a.aborting, key)
 		}
 	}

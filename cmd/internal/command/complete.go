@@ -152,6 +152,22 @@ func (e *Env) CompleteID(c *cobra.Command, args []string, typed string) ([]strin
 	return e.completeArgs([]string{"ID"})(c, args, typed)
 }
 
+func offerChannels(ctx context.Context, e *Env, _ []string) (names []string, err error) {
+	s, err := e.HomeSettings(ctx)
+	for _, a := range s.Accounts {
+		names = append(names, a.Name)
+	}
+	return names, err
+}
+
+func offerPersons(ctx context.Context, e *Env, _ []string) (names []string, err error) {
+	r, err := e.Channels().ListPairings(ctx, &registry.ListPairingsRequest{})
+	for _, p := range r.GetPairings() {
+		names = append(names, p.GetAccount()+":"+p.GetPeerId())
+	}
+	return names, err
+}
+
 // OfferServers offers the MCP servers of the home that have tools.
 func OfferServers(ctx context.Context, e *Env, _ []string) (names []string, err error) {
 	r, err := e.Pins().ListPins(ctx, &registry.ListPinsRequest{})

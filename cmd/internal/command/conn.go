@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,11 +12,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	gateway "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	process "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -26,6 +29,7 @@ const (
 	Registry  = "registry"
 	Runner    = "runner"
 	Deliverer = "deliverer"
+	Gateway   = "gateway"
 )
 
 // safe are the calls that are repeated when a service is away for a moment.
@@ -65,6 +69,8 @@ var safe = []string{
 	runner.RunnerService_GetRunnerInfo_FullMethodName,
 	runner.RunnerService_ListProviders_FullMethodName,
 	deliverer.DelivererService_GetDelivererInfo_FullMethodName,
+	gateway.GatewayService_GetGatewayInfo_FullMethodName,
+	gateway.GatewayService_ListChannels_FullMethodName,
 	process.ProcessService_GetProcess_FullMethodName,
 	process.ProcessService_SetLogLevel_FullMethodName,
 }
@@ -92,6 +98,11 @@ func (e *Env) Sessions() registry.SessionServiceClient {
 // Routing shows and changes which agent the messages of chat platforms belong to.
 func (e *Env) Routing() registry.RoutingServiceClient {
 	return registry.NewRoutingServiceClient(e.Conn(Registry))
+}
+
+// Channels shows and decides who may write to accounts.
+func (e *Env) Channels() registry.ChannelServiceClient {
+	return registry.NewChannelServiceClient(e.Conn(Registry))
 }
 
 // Homes shows and changes the settings of the home.
@@ -134,6 +145,28 @@ func (e *Env) DelivererService() deliverer.DelivererServiceClient {
 	return deliverer.NewDelivererServiceClient(e.Conn(Deliverer))
 }
 
+// Gateway shows and restarts the accounts of the gateway.
+func (e *Env) Gateway() gateway.GatewayServiceClient {
+	return gateway.NewGatewayServiceClient(e.Conn(Gateway))
+}
+
+// HomeSettings are the settings of the home, as they are written.
+func (e *Env) HomeSettings(ctx context.Context) (layer.HomeSettings, error) {
+	r, err := e.Homes().GetHomeConfig(ctx, &registry.GetHomeConfigRequest{})
+	if err != nil {
+		return layer.HomeSettings{}, err
+	}
+	s, err := layer.ReadHome(layer.File{Name: r.GetName(), Data: []byte(r.GetText())})
+	if err == nil {
+		return s, nil
+	}
+	what := err.Error()
+	if e, ok := errors.AsType[*layer.Error](err); ok && len(e.Problems) > 0 {
+		what = e.Problems[0].Text // without its place
+	}
+	return s, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, what, "'agentctl config status' shows what is wrong")
+}
+
 // Process looks into the process that serves a service.
 func (e *Env) Process(service string) process.ProcessServiceClient {
 	return process.NewProcessServiceClient(e.Conn(service))
@@ -153,7 +186,7 @@ func (e *Env) Conn(service string) grpc.ClientConnInterface {
 }
 
 func (e *Env) given(service string) string {
-	return map[string]string{Registry: e.Flags.Registry, Runner: e.Flags.Runner, Deliverer: e.Flags.Deliverer}[service]
+	return map[string]string{Registry: e.Flags.Registry, Runner: e.Flags.Runner, Deliverer: e.Flags.Deliverer, Gateway: e.Flags.Gateway}[service]
 }
 
 // Target is the address of a service: its flag, else its socket in the home.

@@ -12,6 +12,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -54,13 +55,13 @@ type Env struct {
 
 // Flags are the flags that every command takes.
 type Flags struct {
-	Home                        string // empty: THECLAW_HOME, else ~/.theclaw
-	Profile                     string // empty: THECLAW_PROFILE, else none
-	Registry, Runner, Deliverer string // empty: the service's socket in the home
-	TLS                         string // directory of certificates; empty: tls/ in the home
-	Timeout                     time.Duration
-	JSON, NoColor               bool
-	Output                      Choice // of [Outputs]; json is the same as JSON
+	Home                                 string // empty: THECLAW_HOME, else ~/.theclaw
+	Profile                              string // empty: THECLAW_PROFILE, else none
+	Registry, Runner, Deliverer, Gateway string // empty: the service's socket in the home
+	TLS                                  string // directory of certificates; empty: tls/ in the home
+	Timeout                              time.Duration
+	JSON, NoColor                        bool
+	Output                               Choice // of [Outputs]; json is the same as JSON
 }
 
 // DefaultTimeout bounds one call to a service unless --timeout says otherwise.
@@ -112,6 +113,20 @@ func (e *Env) Home() (layout.Home, error) {
 		return layout.Home{}, err
 	}
 	return layout.At(path), nil
+}
+
+// HomeVariables are the variables of the environment that name the home and its profile to
+// another program.
+func (e *Env) HomeVariables() ([]string, error) {
+	home, err := e.Home()
+	if err != nil {
+		return nil, err
+	}
+	profile := cmp.Or(e.Flags.Profile, e.Getenv("THECLAW_PROFILE"))
+	if profile == "" {
+		return []string{"THECLAW_HOME=" + home.Path()}, nil
+	}
+	return []string{"THECLAW_HOME=" + strings.TrimSuffix(home.Path(), "-"+profile), "THECLAW_PROFILE=" + profile}, nil
 }
 
 // Secrets returns the environment with the variables of the home's file .env, for references

@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/egress"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/reference"
 	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/thread"
@@ -79,16 +80,20 @@ var (
 	Session       = Kind{Noun: "session key", Most: keyMost, Check: checkSession, Fix: "'agentctl sessions list ID' shows the keys of an agent", offer: offerSessions}
 	Title         = Kind{Noun: "title", Most: nameMost, Empty: true, Any: true}
 	Switch        = Kind{Noun: "switch", Most: nameMost, Empty: true, Any: true, Check: oneOf("on", "off"), Fix: "use on or off, or nothing for the setting of the agent"}
-	QueueMode     = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer"), Fix: "use followup, collect or steer, or nothing for the setting of the agent"}
+	QueueMode     = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer", "interrupt"), Fix: "use followup, collect, steer or interrupt, or nothing for the setting of the agent"}
 	Security      = Kind{Noun: "security", Most: nameMost, Any: true, Check: oneOf("deny", "allowlist", "full"), Fix: "use deny, allowlist or full"}
 	AskMode       = Kind{Noun: "ask", Most: nameMost, Any: true, Check: oneOf("off", "on-miss", "always"), Fix: "use off, on-miss or always"}
 	Entry         = Kind{Noun: "entry of an allow list", Most: pathMost, Any: true, Check: checkEntry, Fix: "give the path of a program and the words that must follow, such as /usr/bin/git push"}
 	EntryID       = Kind{Noun: "entry id", Most: nameMost, Fix: "'agentctl approvals policy show ID' lists the entries"}
 	ChannelType   = Kind{Noun: "type of channel", Most: nameMost, Any: true, Check: checkWord, Fix: "use a type such as telegram, discord or slack"}
+	Platform      = Kind{Noun: "chat platform", Most: nameMost, Any: true, Check: checkWord, Fix: "use telegram, slack or discord"}
 	Account       = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkWord, Fix: "use the name of an account"}
 	AnyAccount    = Kind{Noun: "account", Most: nameMost, Any: true, Check: checkAnyAccount, Fix: "use the name of an account, or * for every account of the type"}
 	PlatformPeer  = Kind{Noun: "peer of a platform", Most: pathMost, Any: true, Check: checkPlatformPeer, Fix: "use dm:ID, group:ID or channel:ID"}
 	PlatformID    = Kind{Noun: "platform id", Most: nameMost, Any: true, Fix: "use the id that the platform shows"}
+	Channel       = Kind{Noun: "account", Most: nameMost, Check: checkWord, Fix: "'agentctl channels list' shows the accounts", offer: offerChannels}
+	Reference     = Kind{Noun: "reference", Most: valueMost, Any: true, Check: checkReference, Fix: "give env:NAME or file:PATH, never the secret itself"}
+	DirectPolicy  = Kind{Noun: "rule for direct messages", Most: nameMost, Any: true, Check: oneOf("pairing", "allowlist", "open", "off"), Fix: "use pairing, allowlist, open or off"}
 	Server        = Kind{Noun: "MCP server", Most: nameMost, Check: checkServer, Fix: "'agentctl mcp list' shows the servers", offer: OfferServers}
 	NewServer     = Kind{Noun: "MCP server", Most: nameMost, Any: true, Check: checkServer}
 	Assignment    = Kind{Noun: "variable", Most: valueMost, Any: true, Check: checkAssignment, Fix: "give NAME=VALUE, such as TOKEN=env:GH_TOKEN"}
@@ -201,6 +206,14 @@ func checkURL(text string) error {
 func checkModel(text string) error {
 	if strings.ContainsFunc(text, unicode.IsSpace) || strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%.80q is not the name of a model", text)
+	}
+	return nil
+}
+
+// checkReference does not repeat the text: it may be the secret.
+func checkReference(text string) error {
+	if !reference.Is(text) {
+		return errors.New("it is not a reference to a secret")
 	}
 	return nil
 }
@@ -374,6 +387,16 @@ func PeerOf(text string) (kind, id string, err error) {
 	return kind, id, nil
 }
 
+var pairingCode = regexp.MustCompile(`^[A-Za-z2-9]{4}[ -]?[A-Za-z2-9]{4}$`)
+
+func checkPerson(text string) error {
+	account, peer, ok := strings.Cut(text, ":")
+	if ok && peer != "" && checkWord(account) == nil || !ok && pairingCode.MatchString(text) {
+		return nil
+	}
+	return fmt.Errorf("%.80q is neither a code nor ACCOUNT:PEER", text)
+}
+
 func checkBinding(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
 		return fmt.Errorf("%.80q is not the number of a binding", text)
@@ -393,6 +416,10 @@ var operands = map[string]Kind{
 	}},
 	"PROVIDER":   Provider,
 	"SESSION":    Session,
+	"CHANNEL":    Channel,
+	"PERSON":     {Noun: "person", Most: pathMost, Check: checkPerson, Fix: "'agentctl pair list' shows who asked; use ACCOUNT:PEER, or the code that the person was sent", offer: offerPersons},
+	"ACCOUNT":    Account,
+	"TYPE":       ChannelType,
 	"SERVER":     Server,
 	"NEW SERVER": NewServer,
 	"WORD":       {Noun: "word of the command", Most: pathMost, Empty: true, Any: true},

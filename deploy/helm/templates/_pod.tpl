@@ -1,16 +1,17 @@
 {{- /*
-The pod of a part of a cluster: "root" is the chart's, "part" is registry, runner or
-deliverer, "args" are its arguments, "own" tells that its home is a volume of its own.
+The pod of a part of a cluster: "root" is the chart's, "part" is registry, runner,
+deliverer or gateway, "args" are its arguments, "own" tells that its home is a volume of its own.
 */}}
 {{- define "theclaw.part.pod" -}}
 {{- $v := .root.Values -}}
 {{- $sandbox := and $v.sandbox (eq .part "runner") -}}
+{{- $public := and (eq .part "gateway") (include "theclaw.public" .root) -}}
 {{- $image := printf "%s:%s" $v.image.repository ($v.image.tag | default .root.Chart.AppVersion) -}}
 metadata:
   labels: {{- include "theclaw.part.labels" . | nindent 4 }}
   annotations:
     # A change of the settings is a new pod: they are read at the start.
-    checksum/settings: {{ printf "%s%s" $v.cluster.settings $v.cluster.providers | sha256sum }}
+    checksum/settings: {{ printf "%s%s%s%s" $v.cluster.settings $v.cluster.providers $v.gateway.publicURL $v.gateway.trustedProxies | sha256sum }}
     {{- with $v.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -94,6 +95,10 @@ spec:
         - name: metrics
           containerPort: {{ $v.metrics.port }}
         {{- end }}
+        {{- if $public }}
+        - name: http
+          containerPort: {{ $v.gateway.port }}
+        {{- end }}
       env:
         - name: THECLAW_HOME
           value: /var/lib/theclaw/home
@@ -107,6 +112,13 @@ spec:
           valueFrom:
             fieldRef:
               fieldPath: status.podIP
+        {{- if $public }}
+        # The address and the port of gateway.http.
+        - name: HOST
+          value: $(POD_IP)
+        - name: PORT
+          value: {{ $v.gateway.port | quote }}
+        {{- end }}
         {{- if eq .part "registry" }}
         {{- with first $v.cluster.database.secrets }}
         - name: THECLAW_DSN
@@ -170,14 +182,14 @@ spec:
         sizeLimit: 256Mi
     - name: secret
       secret:
-        secretName: {{ required "listen.secret names the Secret with ca.pem, registry.pem, runner.pem and deliverer.pem" $v.listen.secret }}
+        secretName: {{ required "listen.secret names the Secret with ca.pem, registry.pem, runner.pem, deliverer.pem and gateway.pem" $v.listen.secret }}
         defaultMode: 0440
         items:
           - {key: ca.pem, path: ca.pem}
           - {key: {{ .part }}.pem, path: {{ .part }}.pem}
     - name: settings
       configMap:
-        name: {{ include "theclaw.name" .root }}-settings
+        name: {{ include "theclaw.name" .root }}-{{ eq .part "gateway" | ternary "gateway" "settings" }}
     - name: tls
       emptyDir:
         medium: Memory

@@ -37,6 +37,8 @@ type Config struct {
 	Retry    Limits // of model calls; default 3 attempts, 24 h
 	Deliver  Deliver
 	Reply    Reply
+	// HumanDelay is between the messages of one run; none by default.
+	HumanDelay Delay
 	// ContextWindow and MaxOutputTokens are in tokens; defaults 128000 and 4096.
 	ContextWindow, MaxOutputTokens int
 	Context                        Context
@@ -219,7 +221,7 @@ type Limits struct {
 }
 
 // Deliver bounds sends: 3 attempts and 24 h by default. A message to the outside of
-// more than MaxChars characters goes in parts; 0 (default) is no bound.
+// more than MaxChars characters goes in parts; 0 (default): only the limit of its platform counts.
 type Deliver struct {
 	Limits
 	MaxChars int
@@ -228,10 +230,27 @@ type Deliver struct {
 // Reply sets what becomes of the text before a tool call: off (default) drops it,
 // text_end sends it at once as a message of its own, message_end puts it before the
 // last answer. MessageTool offers the model a tool to send messages while it works.
+// Blocks sends a long answer in blocks while it is written: off (default) or on.
 type Reply struct {
 	Break       string
+	Blocks      string
+	Block       Block
 	MessageTool bool
 }
+
+// Block says where an answer that is being written is cut: between Min and Max characters
+// (800, 1200) at a Break (paragraph), or when nothing was added for Idle (1 s).
+type Block struct {
+	Min, Max int
+	Break    string
+	Idle     time.Duration
+}
+
+// The values of Reply.Blocks.
+const (
+	blocksOff = "off"
+	blocksOn  = "on"
+)
 
 // Context is what goes into a prompt; RecentMessages is 20 by default.
 type Context struct{ RecentMessages int }
@@ -253,8 +272,25 @@ type Run struct {
 
 // Queue sets what becomes of messages that come while a conversation is being
 // worked on: followup (default) gives each a turn of its own, collect answers
-// them together in the next one, steer puts them into the running one.
-type Queue struct{ Mode string }
+// them together in the next one, steer puts them into the running one, interrupt
+// ends that.
+type Queue struct {
+	Mode string
+	// Debounce is how long a turn waits after the newest message of its conversation; default 0.
+	Debounce time.Duration
+	// Cap is how many messages of one person may wait in a conversation of a chat platform;
+	// default 20. Drop says what becomes of more: DropSummarize (default) and DropOld put the
+	// oldest before the model in short or leave them out, DropNew refuses the newest.
+	Cap  int
+	Drop string
+}
+
+// Values of Queue.Drop.
+const (
+	DropSummarize = "summarize"
+	DropOld       = "old"
+	DropNew       = "new"
+)
 
 // Sandbox of the agent's programs; no network. [Config.SandboxAt] is what follows for a conversation.
 type Sandbox struct {
@@ -267,6 +303,10 @@ type Sandbox struct {
 	// WorkspaceAccess is none, ro or rw (default).
 	WorkspaceAccess string
 	Network         Network
+	// Driver is auto (default), for the sandbox of package sandbox, or docker.
+	Driver  string
+	Docker  Docker
+	Browser Browser
 }
 
 // Memory reports whether the agent layer may digest peers' words; default false.
@@ -332,14 +372,14 @@ func Default() Config {
 		Routing:         Routing{Default: "per-peer", Groups: "auto"},
 		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
 		Deliver:         Deliver{Limits: Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour}},
-		Reply:           Reply{Break: "off"},
+		Reply:           Reply{Break: "off", Blocks: blocksOff, Block: Block{Min: 800, Max: 1200, Break: "paragraph", Idle: time.Second}},
 		ContextWindow:   128000,
 		MaxOutputTokens: 4096,
 		Context:         Context{RecentMessages: 20},
 		Compaction:      Compaction{Strategy: "summarise", AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
-		Queue:           Queue{Mode: "followup"},
-		Sandbox:         Sandbox{Mode: SandboxAll, Level: levelRequired, Scope: ScopeAgent, WorkspaceAccess: AccessReadWrite},
+		Queue:           Queue{Mode: "followup", Cap: 20, Drop: DropSummarize},
+		Sandbox:         Sandbox{Mode: SandboxAll, Level: levelRequired, Scope: ScopeAgent, WorkspaceAccess: AccessReadWrite, Driver: driverAuto, Docker: defaultDocker(), Browser: defaultBrowser()},
 		Quota:           Quota{PairPerMinute: 60, TokensPerDay: 5_000_000},
 		OnError:         OnError{NotifyPeer: Auto},
 		Tools: Tools{

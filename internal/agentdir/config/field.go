@@ -21,15 +21,19 @@ import (
 // read from files, refused, explained and completed comes from this table.
 type Field struct {
 	Key string
-	// Ref points into a Config: *string, *int, *bool, *Switch, *Network, *time.Duration
+	// Ref points into a Config: *string, *int, *bool, *Switch, *Network, *Amount, *Variables, *Delay, *time.Duration
 	// or *[]string.
-	Ref  func(*Config) any
+	Ref func(*Config) any
+	// Adds: a list of a later layer is added to that of an earlier one. Else it replaces that.
+	Adds bool
 	Rule Rule
 	// Unit of a number; empty: it is a count of what Meaning names.
 	Unit   string
 	Effect Effect
 	// Own keys belong to one agent and are not allowed among the home-wide defaults.
 	Own bool
+	// OfHome keys are refused in config.yaml, which an agent may be able to change.
+	OfHome bool
 	// Example is another value than the default, as it is typed.
 	Example string
 	// Meaning is one or two sentences for a person, the first of which is enough in a list.
@@ -154,12 +158,42 @@ var fields = []Field{
 	{
 		Key: "deliver.max_chars", Ref: func(c *Config) any { return &c.Deliver.MaxChars },
 		Rule: orZero(leastChars, 1_000_000), Unit: "characters", Effect: EffectNow, Example: "4096",
-		Meaning: "The longest message to the outside. A longer reply is sent in parts; 0 sends every reply in one.",
+		Meaning: "The longest message to the outside. A longer reply is sent in parts; 0: only the limit of the platform counts.",
+	},
+	{
+		Key: "human_delay", Ref: func(c *Config) any { return &c.HumanDelay },
+		Rule: delay(), Effect: EffectNow, Example: "natural",
+		Meaning: "The pause between the messages of one run, such as the blocks of an answer. The first message is never delayed.",
 	},
 	{
 		Key: "reply.break", Ref: func(c *Config) any { return &c.Reply.Break },
 		Rule: oneOf("off", "text_end", "message_end"), Effect: EffectMessage, Example: "text_end",
 		Meaning: "What becomes of the text that a model writes before a tool call: `off` drops it, `text_end` sends it at once as a message of its own, `message_end` puts it before the last answer.",
+	},
+	{
+		Key: "reply.blocks", Ref: func(c *Config) any { return &c.Reply.Blocks },
+		Rule: oneOf(blocksOff, blocksOn), Effect: EffectMessage, Example: "on",
+		Meaning: "Whether a long answer is sent in blocks while the model is still writing it. Programs and clients that follow a run read its text as it is written anyway. With `on` the text before a tool call is a message of its own, whatever reply.break is.",
+	},
+	{
+		Key: "reply.block.min", Ref: func(c *Config) any { return &c.Reply.Block.Min },
+		Rule: between(leastChars, mostBlock), Unit: "characters", Effect: EffectMessage, Example: "200",
+		Meaning: "The shortest block that ends at a break point. Where it is larger than reply.block.max, that one counts.",
+	},
+	{
+		Key: "reply.block.max", Ref: func(c *Config) any { return &c.Reply.Block.Max },
+		Rule: between(leastChars, mostBlock), Unit: "characters", Effect: EffectMessage, Example: "2000",
+		Meaning: "The longest block. It ends at the best break point that there is: a paragraph, a line, a sentence, a word. A block of code is closed, and opened again in the next block.",
+	},
+	{
+		Key: "reply.block.break", Ref: func(c *Config) any { return &c.Reply.Block.Break },
+		Rule: oneOf("paragraph", "newline", "sentence"), Effect: EffectMessage, Example: "sentence",
+		Meaning: "The least break point at which a block ends before it has reply.block.max characters.",
+	},
+	{
+		Key: "reply.block.idle", Ref: func(c *Config) any { return &c.Reply.Block.Idle },
+		Rule: lasting(100*time.Millisecond, time.Minute), Effect: EffectMessage, Example: "3s",
+		Meaning: "After how long without new text what the model has written is sent as a block, however short it is.",
 	},
 	{
 		Key: "reply.message_tool", Ref: func(c *Config) any { return &c.Reply.MessageTool },
@@ -223,8 +257,23 @@ var fields = []Field{
 	},
 	{
 		Key: "queue.mode", Ref: func(c *Config) any { return &c.Queue.Mode },
-		Rule: oneOf("followup", "collect", "steer"), Effect: EffectMessage, Example: "collect",
-		Meaning: "What becomes of messages that arrive while their conversation is being worked on: `followup` gives each a turn of its own, `collect` answers them together in the next turn, `steer` adds them to the running one.",
+		Rule: oneOf("followup", "collect", "steer", "interrupt"), Effect: EffectMessage, Example: "collect",
+		Meaning: "What becomes of messages that arrive while their conversation is being worked on: `followup` gives each a turn of its own, `collect` answers them together in the next turn, `steer` adds them to the running one, `interrupt` ends that one. The command /queue chooses another mode for a conversation.",
+	},
+	{
+		Key: "queue.debounce", Ref: func(c *Config) any { return &c.Queue.Debounce },
+		Rule: lastingOrZero(10*time.Millisecond, 30*time.Second), Effect: EffectMessage, Example: "1s",
+		Meaning: "How long a turn waits after the newest message of its conversation, so that messages which come quickly after each other are there together; ten times as long at most.",
+	},
+	{
+		Key: "queue.cap", Ref: func(c *Config) any { return &c.Queue.Cap },
+		Rule: between(1, 1000), Unit: "messages", Effect: EffectMessage, Example: "50",
+		Meaning: "How many messages of one person may wait in a conversation of a chat platform. What programs push is not counted; inbox.max_per_peer bounds it.",
+	},
+	{
+		Key: "queue.drop", Ref: func(c *Config) any { return &c.Queue.Drop },
+		Rule: oneOf(DropSummarize, DropOld, DropNew), Effect: EffectMessage, Example: DropOld,
+		Meaning: "What becomes of more than queue.cap: `summarize` puts the first 160 characters of each of the oldest before the model, `old` leaves them out and says how many, `new` refuses the newest.",
 	},
 	{
 		Key: "mcp.use", Ref: func(c *Config) any { return &c.MCP.Use },
@@ -255,6 +304,116 @@ var fields = []Field{
 		Key: "sandbox.network", Ref: func(c *Config) any { return &c.Sandbox.Network },
 		Rule: network(), Effect: EffectMessage, Example: "[git.example.org, '*.example.net']",
 		Meaning: "What programs in the sandbox reach: nothing (`off`), the network of the host (`open`), or some hosts by HTTP and HTTPS. A host is a name, `*.` and a name for all that is below it, or one with a port other than 80 and 443; addresses that are not public are refused, except for those of tools.http.allow_private. `false` and `true` are read as `off` and `open`.",
+	},
+	{
+		Key: "sandbox.driver", Ref: func(c *Config) any { return &c.Sandbox.Driver },
+		Rule: oneOf(driverAuto, driverDocker), Effect: EffectMessage, Example: driverDocker,
+		Meaning: "What makes the sandbox of programs: the runner (`auto`), or the program docker on its machine, with the settings below sandbox.docker. MCP servers and the programs of tools.programs are in the sandbox of the runner in both cases.",
+	},
+	{
+		Key: "sandbox.docker.image", Ref: func(c *Config) any { return &c.Sandbox.Docker.Image },
+		Rule: form(image, "the name of an image"), Effect: EffectMessage, Example: "debian:bookworm-slim",
+		Meaning: "The image of the container. It needs `sh` and `setsid`, and is not pulled: `docker pull` gets it.",
+	},
+	{
+		Key: "sandbox.docker.container_prefix", Ref: func(c *Config) any { return &c.Sandbox.Docker.ContainerPrefix },
+		Rule: matching(prefixRule, "letters, digits, _, . and -, at most 64"), Effect: EffectMessage, Example: "theclaw-test-",
+		Meaning: "The beginning of the names of containers. Two homes that use the same docker need different ones.",
+	},
+	{
+		Key: "sandbox.docker.workdir", Ref: func(c *Config) any { return &c.Sandbox.Docker.Workdir },
+		Rule: form(containerDir, "an absolute directory, without : and ,"), Effect: EffectMessage, Example: "/work",
+		Meaning: "Where programs see the working directory. File tools take paths below it too. With sandbox.workspace_access `ro` the scratch directory is at the same path with `-scratch` behind it.",
+	},
+	{
+		Key: "sandbox.docker.read_only_root", Ref: func(c *Config) any { return &c.Sandbox.Docker.ReadOnlyRoot },
+		Effect: EffectMessage, Example: "false",
+		Meaning: "Whether programs can write only into the mounted directories and into /tmp, /var/tmp and /run, which are in memory.",
+	},
+	{
+		Key: "sandbox.docker.network", Ref: func(c *Config) any { return &c.Sandbox.Docker.Network },
+		Rule: matching(networkRule, "none, bridge, or the name of a network of docker"), Effect: EffectMessage, Example: "bridge",
+		Meaning: "The network of the container. With `none`, sandbox.network `open` means `bridge`; with any other, commands have the network and tools.exec decides on them. A list of hosts in sandbox.network is refused with docker.",
+	},
+	{
+		Key: "sandbox.docker.user", Ref: func(c *Config) any { return &c.Sandbox.Docker.User },
+		Rule: orNone(userRule, "USER or USER:GROUP, or empty for the owner of the working directory"), Effect: EffectMessage, Example: "1000:1000",
+		Meaning: "The user of the programs. Another one than the owner of the working directory may not be able to write there.",
+	},
+	{
+		Key: "sandbox.docker.cap_drop", Ref: func(c *Config) any { return &c.Sandbox.Docker.CapDrop },
+		Rule: capabilities(), Effect: EffectMessage, Example: "[NET_RAW, MKNOD]",
+		Meaning: "Capabilities that programs do not have.",
+	},
+	{
+		Key: "sandbox.docker.env", Ref: func(c *Config) any { return &c.Sandbox.Docker.Env },
+		Rule: variables(), Effect: EffectMessage, Example: "{LANG: C.UTF-8, MODE: test}",
+		Meaning: "Variables of all programs, in place of the default. Those of the home and of the agent are merged by their names. Other users of the machine can read them.",
+	},
+	{
+		Key: "sandbox.docker.memory", Ref: func(c *Config) any { return &c.Sandbox.Docker.Memory },
+		Rule: orNone(memoryRule, "bytes, or a number with k, m or g, or empty for no limit"), Effect: EffectMessage, Example: "512m",
+		Meaning: "The most memory of the container.",
+	},
+	{
+		Key: "sandbox.docker.cpus", Ref: func(c *Config) any { return &c.Sandbox.Docker.CPUs },
+		Rule: orNone(cpusRule, "a decimal number, or empty for no limit"), Effect: EffectMessage, Example: "1.5",
+		Meaning: "How many processors the container may use.",
+	},
+	{
+		Key: "sandbox.docker.seccomp_profile", Ref: func(c *Config) any { return &c.Sandbox.Docker.SeccompProfile },
+		Rule: form(directory, "an absolute path, or empty for the profile of docker"), Effect: EffectMessage, Example: "/etc/theclaw/seccomp.json",
+		Meaning: "A file on the machine of the runner with the system calls that programs may make.",
+	},
+	{
+		Key: "sandbox.docker.apparmor_profile", Ref: func(c *Config) any { return &c.Sandbox.Docker.ApparmorProfile },
+		Rule: orNone(profileRule, "a name, or empty for the profile of docker"), Effect: EffectMessage, Example: "theclaw-sandbox",
+		Meaning: "The AppArmor profile of the container. `unconfined` is refused.",
+	},
+	{
+		Key: "sandbox.docker.binds", Ref: func(c *Config) any { return &c.Sandbox.Docker.Binds }, Adds: true,
+		Rule: binds(), Effect: EffectMessage, Example: "[/srv/data:/data:ro]",
+		Meaning: "More files and directories of the machine of the runner for programs, which can change them without `:ro`. Those of the agent are added to those of the home. What holds, or is in, the home, /etc, /proc, /sys or the socket of docker is refused.",
+	},
+	{
+		Key: "sandbox.docker.prune.idle", Ref: func(c *Config) any { return &c.Sandbox.Docker.Prune.Idle },
+		Rule: lasting(time.Minute, 365*24*time.Hour), Effect: EffectMessage, Example: "2h",
+		Meaning: "How long a container stays without a command. What is outside of the working directory is lost with it.",
+	},
+	{
+		Key: "sandbox.docker.prune.max_age", Ref: func(c *Config) any { return &c.Sandbox.Docker.Prune.MaxAge },
+		Rule: lasting(time.Minute, 365*24*time.Hour), Effect: EffectMessage, Example: "24h",
+		Meaning: "How long a container stays at most. One in which a command runs stays until that has ended.",
+	},
+	{
+		Key: "sandbox.browser.enabled", Ref: func(c *Config) any { return &c.Sandbox.Browser.Enabled },
+		Effect: EffectMessage, Example: "true",
+		Meaning: "Whether the sandbox has a browser in a container of its own. The settings of the browser are checked and shown; the container is not started yet.",
+	},
+	{
+		Key: "sandbox.browser.image", Ref: func(c *Config) any { return &c.Sandbox.Browser.Image },
+		Rule: form(image, "the name of an image"), Effect: EffectMessage, Example: "browser:1",
+		Meaning: "The image of the browser.",
+	},
+	{
+		Key: "sandbox.browser.cdp_port", Ref: func(c *Config) any { return &c.Sandbox.Browser.CDPPort },
+		Rule: between(1, 65535), Unit: "port", Effect: EffectMessage, Example: "9333",
+		Meaning: "The port on which the browser takes commands.",
+	},
+	{
+		Key: "sandbox.browser.vnc_port", Ref: func(c *Config) any { return &c.Sandbox.Browser.VNCPort },
+		Rule: between(1, 65535), Unit: "port", Effect: EffectMessage, Example: "5901",
+		Meaning: "The port on which the browser shows its screen.",
+	},
+	{
+		Key: "sandbox.browser.headless", Ref: func(c *Config) any { return &c.Sandbox.Browser.Headless },
+		Effect: EffectMessage, Example: "true",
+		Meaning: "Whether the browser has no screen.",
+	},
+	{
+		Key: "sandbox.browser.allow_host_control", Ref: func(c *Config) any { return &c.Sandbox.Browser.AllowHostControl },
+		Effect: EffectMessage, Example: "true",
+		Meaning: "Whether programs in the sandbox may use a browser of the host.",
 	},
 	{
 		Key: "approvals", Ref: func(c *Config) any { return &c.Approvals },
@@ -413,7 +572,7 @@ var fields = []Field{
 	},
 	{
 		Key: "tools.web_fetch.allow_private", Ref: func(c *Config) any { return &c.Tools.WebFetch.AllowPrivate },
-		Rule: networks(), Effect: EffectMessage, Example: "[192.168.7.0/24]",
+		Rule: networks(), Effect: EffectMessage, OfHome: true, Example: "[192.168.7.0/24]",
 		Meaning: "Addresses that web_fetch may reach although they are not public. Everything that the agent can be talked into is then possible there.",
 	},
 	{
@@ -448,7 +607,7 @@ var fields = []Field{
 	},
 	{
 		Key: "tools.http.allow_private", Ref: func(c *Config) any { return &c.Tools.HTTP.AllowPrivate },
-		Rule: networks(), Effect: EffectMessage, Example: "[192.168.7.0/24]",
+		Rule: networks(), Effect: EffectMessage, OfHome: true, Example: "[192.168.7.0/24]",
 		Meaning: "Addresses that http_request, and programs with hosts in sandbox.network, may reach although they are not public. Everything that the agent can be talked into is then possible there.",
 	},
 	{
@@ -771,8 +930,11 @@ func lastingOrZero(low, high time.Duration) Rule {
 	}}
 }
 
-// leastChars is the shortest message a reply is cut into.
-const leastChars = 64
+// leastChars is the shortest message a reply is cut into, and mostBlock the longest block.
+const (
+	leastChars = 64
+	mostBlock  = 20_000
+)
 
 var (
 	idRule     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)

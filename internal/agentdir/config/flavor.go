@@ -16,6 +16,7 @@ var flavors = map[string][]FlavorDefault{
 		{"session.dm_scope", "main"},
 		{"session.reset.mode", ResetDaily},
 		{"routing.groups", "per-conversation"},
+		{"queue.debounce", "500ms"},
 		{"tools.profile", toolpolicy.Full},
 		{"tools.presentation", toolpolicy.Openclaw},
 		{"tools.exec.yield", "10s"},

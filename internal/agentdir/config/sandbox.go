@@ -47,6 +47,10 @@ type SandboxAt struct {
 	// work in the workspace.
 	Key, Scratch string
 	Access       string
+	// Container is the name of the container in which programs run; empty: they run in the built-in sandbox or on
+	// the host. Shared: it is one of all agents.
+	Container string
+	Shared    bool
 }
 
 // SandboxAt returns the sandbox of a conversation. In the mode non-main, one without a key and the
@@ -62,6 +66,14 @@ func (c *Config) SandboxAt(at Conversation) SandboxAt {
 	}
 	if out.Key = ScopeKey(out.Scope, c.AgentID, at); out.Access != AccessReadWrite {
 		out.Scratch = Slug(out.Key)
+	}
+	if c.Sandbox.Driver == driverDocker {
+		// A container shows one workspace, so agents share one only where they see none.
+		key := out.Key
+		if out.Shared = out.Scope == ScopeShared && out.Access == AccessNone; out.Scope == ScopeShared && !out.Shared {
+			key += ":" + c.AgentID
+		}
+		out.Container = c.Sandbox.Docker.ContainerPrefix + Slug(key)
 	}
 	return out
 }

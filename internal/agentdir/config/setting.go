@@ -201,6 +201,16 @@ var homes = []Setting{
 		Meaning: "The people who may use every command and approve requests.",
 	},
 	{
+		Key: "commands.enabled", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "true", Effect: EffectNow,
+		Example: "false",
+		Meaning: "Whether texts such as `/new` are commands on chat platforms; `false` makes them messages. The terminal chat has its own.",
+	},
+	{
+		Key: "commands.allow", Home: true, Type: TypeMap, Limits: "a command and owners, allowed or none", Default: "as `/help` lists them", Effect: EffectNow,
+		Example: "{approve: none}",
+		Meaning: "Who may use a command: the owners, all who may write to the agent, or no one. With `approve: none` no approval is given in a chat.",
+	},
+	{
 		Key: "channels.ACCOUNT", Home: true, Type: TypeMap, Limits: "a word of lower-case letters, digits, _, . and -", Effect: EffectNow,
 		Example: "{type: telegram, dm: pairing}",
 		Meaning: "An account of a chat platform. `channels` at the top of theclaw.yaml holds accounts; the channels of outbound are below agents.defaults or in config.yaml, and none may have the name of an account.",
@@ -239,6 +249,56 @@ var homes = []Setting{
 		Key: "channels.ACCOUNT.tools", Home: true, Type: TypeMap, Limits: "dm, group and channel, each with allow and deny, as below tools", Effect: EffectMessage,
 		Example: `{group: {deny: ["group:runtime"]}}`,
 		Meaning: "Further limits for the tools in conversations of the account: direct ones, groups and channels of the platform.",
+	},
+	{
+		Key: "channels.ACCOUNT.url", Home: true, Type: TypeText, Limits: "an https URL without a user; http only with allow_private", Effect: EffectNow,
+		Example: "https://example.org/replies",
+		Meaning: "Where replies to messages of the account are posted to (type webhook). Without it they are not sent; the program that posted the message can wait for its reply.",
+	},
+	{
+		Key: "channels.ACCOUNT.allow_private", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "false", Effect: EffectNow,
+		Example: "true",
+		Meaning: "Allow http:// and addresses that are not public in url.",
+	},
+	{
+		Key: "channels.ACCOUNT.secret", Home: true, Type: TypeText, Limits: "env:NAME or file:PATH", Effect: EffectNow,
+		Example: "env:SHOP_SECRET",
+		Meaning: "Where to find the key of signatures: what is posted to the account must be signed with it, and what the account posts is. Without it only programs of this machine may post.",
+	},
+	{
+		Key: "channels.ACCOUNT.token", Home: true, Type: TypeText, Limits: "env:NAME or file:PATH", Effect: EffectNow,
+		Example: "env:TG_TOKEN",
+		Meaning: "Where to find the token that the platform gave the account.",
+	},
+	{
+		Key: "channels.ACCOUNT.app_token", Home: true, Type: TypeText, Limits: "env:NAME or file:PATH", Effect: EffectNow,
+		Example: "env:SLACK_APP",
+		Meaning: "Where to find the second token of a platform that has two (type slack).",
+	},
+	{
+		Key: "channels.ACCOUNT.api", Home: true, Type: TypeText, Limits: "an https URL without a user; http only on this machine", Default: "the platform's", Effect: EffectNow,
+		Example: "http://127.0.0.1:8081",
+		Meaning: "The address of the platform, for a server of its protocol that runs elsewhere.",
+	},
+	{
+		Key: "channels.ACCOUNT.plugin", Home: true, Type: TypeText, Limits: "unix:PATH, an absolute path of at most 107 bytes", Effect: EffectNow,
+		Example: "unix:/run/theclaw/irc.sock",
+		Meaning: "The socket of the program that connects the platform of the account (type plugin). The program must run as the user of the services.",
+	},
+	{
+		Key: "gateway.http", Home: true, Type: TypeText, Limits: "ADDRESS:PORT of loopback, or off; another address with the two keys below", Default: "127.0.0.1:18789", Effect: EffectRestart,
+		Example: "off",
+		Meaning: "Where the gateway listens for HTTP; `off` listens nowhere. A port that is in use is reported, and everything else works.",
+	},
+	{
+		Key: "gateway.public_url", Home: true, Type: TypeText, Limits: "https://HOST or https://HOST:PORT", Effect: EffectRestart,
+		Example: "https://claw.example.org",
+		Meaning: "The address of a proxy that ends TLS and passes requests on to the gateway. Requests may name its host, and the addresses of accounts are shown below it.",
+	},
+	{
+		Key: "gateway.trusted_proxies", Home: true, Type: TypeList, Limits: "at most 64 ranges of addresses (CIDR)", Default: "[]", Effect: EffectRestart,
+		Example: "[10.0.0.0/24]",
+		Meaning: "The addresses of the proxies. The gateway answers only them and programs of this machine, and takes the address of a client from their X-Forwarded-For alone.",
 	},
 	{
 		Key: "inbox_paths", Home: true, Type: TypeList, Limits: "a list of directories", Default: "[]", Effect: EffectNow,
@@ -311,6 +371,46 @@ var homes = []Setting{
 		Meaning: "How long a call may take without a sign of progress.",
 	},
 	{
+		Key: "tools.programs.NAME", Home: true, Type: TypeMap, Limits: "at most 20; words of lower-case letters and digits with one _ between them, and not the name of a tool that is built in", Effect: EffectMessage,
+		Example: `{argv: [convert, "{file}", -resize, "{width}", small.png], description: Makes a small copy of a picture., schema: {properties: {file: {type: string}, width: {type: integer}}, required: [file, width]}}`,
+		Meaning: "A program that models call as a tool of this name. It runs in the working directory of the agent, in the same sandbox as commands, and no shell reads its arguments. The lists of tools decide who has it: it belongs to group:programs and to group:runtime.",
+	},
+	{
+		Key: "tools.programs.NAME.argv", Home: true, Type: TypeList, Limits: "1 to 64 words of at most 4,096 bytes; the first is the name of a program or an absolute path", Effect: EffectMessage,
+		Example: `[convert, "{file}", small.png]`,
+		Meaning: "The program and its arguments; it is required. A word with {name} in it stands for the argument of that name: it is left out where the call has none, and repeated for each value of a list. A word that begins with {name} gets no value that begins with -, unless a word -- is before it.",
+	},
+	{
+		Key: "tools.programs.NAME.description", Home: true, Type: TypeText, Limits: "one line of at most 1024 bytes", Effect: EffectMessage,
+		Example: "Makes a small copy of a picture.",
+		Meaning: "What the program does, for the model; it is required.",
+	},
+	{
+		Key: "tools.programs.NAME.schema", Home: true, Type: TypeMap, Limits: "a JSON schema of an object, of at most 8 KiB as JSON, with type, properties, required, additionalProperties, items, enum, and description, title, default, examples", Default: "{properties: {}}", Effect: EffectMessage,
+		Example: "{properties: {file: {type: string}}, required: [file]}",
+		Meaning: "The arguments. A call that does not fit runs nothing.",
+	},
+	{
+		Key: "tools.programs.NAME.input", Home: true, Type: TypeChoice, Values: []string{"args", "stdin"}, Default: "args", Effect: EffectMessage,
+		Example: "stdin",
+		Meaning: "How the program gets the arguments: in the words of argv, or as a JSON object on its standard input.",
+	},
+	{
+		Key: "tools.programs.NAME.network", Home: true, Type: TypeText, Limits: "off, open, or at most 100 hosts such as api.example.org", Default: "off", Effect: EffectMessage,
+		Example: "[api.example.org]",
+		Meaning: "What the program reaches in the sandbox, whatever sandbox.network says: nothing, the network of the host, or the listed hosts by HTTP and HTTPS. With `open`, and where commands run on the host, tools.exec.security decides on each call.",
+	},
+	{
+		Key: "tools.programs.NAME.timeout", Home: true, Type: TypeDuration, Limits: "1s to 1h", Default: "1m", Effect: EffectMessage,
+		Example: "10m",
+		Meaning: "How long the program may run.",
+	},
+	{
+		Key: "tools.programs.NAME.class", Home: true, Type: TypeChoice, Values: []string{"read", "idempotent", "effect"}, Default: "effect", Effect: EffectMessage,
+		Example: "read",
+		Meaning: "What a call does: calls of class read and idempotent are repeated after a crash, and those of class read run together; calls of class effect are not repeated.",
+	},
+	{
 		Key: "storage.engine", Home: true, Type: TypeChoice, Values: []string{"sqlite", "postgres"}, Default: "sqlite", Effect: EffectRestart,
 		Example: "postgres",
 		Meaning: "Where the registry keeps agents and threads: in the home (`sqlite`) or in a PostgreSQL database (`postgres`), which needs storage.dsns. A change moves nothing; `agentctl migrate-store` does.",
@@ -347,7 +447,7 @@ func HomeKeys() (keys []string) {
 func (f *Field) setting() Setting {
 	c := Default()
 	s := Setting{
-		Key: f.Key, Agent: true, Home: !f.Own, Values: f.Rule.Words, Limits: f.Rule.Form, Unit: f.Unit,
+		Key: f.Key, Agent: !f.OfHome, Home: !f.Own, Values: f.Rule.Words, Limits: f.Rule.Form, Unit: f.Unit,
 		Default: f.Show(&c), Effect: f.Effect, Example: f.Example, Meaning: f.Meaning,
 	}
 	bound := strconv.Itoa
@@ -362,8 +462,10 @@ func (f *Field) setting() Setting {
 		s.Type, s.Values = TypeBoolean, []string{"true", "false"}
 	case *[]string:
 		s.Type = TypeList
-	case *Network:
+	case *Network, *Amount, *Delay:
 		s.Type = TypeText
+	case *Variables:
+		s.Type = TypeMap
 	case *Switch:
 		s.Type, s.Values = TypeChoice, []string{string(On), string(Off), string(Auto)}
 	case *time.Duration:
@@ -423,6 +525,13 @@ func Explain(key string) (out []Setting) {
 			return nil
 		}
 		keys = []string{"mcp.servers." + ChannelName}
+		if deep {
+			keys[0] += "." + attribute
+		}
+	}
+	if rest, ok := strings.CutPrefix(key, "tools.programs."); ok {
+		_, attribute, deep := strings.Cut(rest, ".")
+		keys = []string{"tools.programs." + ChannelName}
 		if deep {
 			keys[0] += "." + attribute
 		}

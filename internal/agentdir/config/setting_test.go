@@ -28,7 +28,7 @@ func TestTableIsComplete(t *testing.T) {
 		switch kind := v.Kind(); {
 		case path == ".HomeTools":
 			return
-		case kind == reflect.Struct && v.Type() != reflect.TypeFor[Network]():
+		case kind == reflect.Struct && v.Type() != reflect.TypeFor[Network]() && v.Type() != reflect.TypeFor[Delay]():
 			for i := range v.NumField() {
 				if f := v.Type().Field(i); f.Anonymous {
 					walk(v.Field(i), path)
@@ -36,7 +36,7 @@ func TestTableIsComplete(t *testing.T) {
 					walk(v.Field(i), path+"."+f.Name)
 				}
 			}
-		case (kind == reflect.Slice || kind == reflect.Map) && v.Type() != reflect.TypeFor[[]string]():
+		case (kind == reflect.Slice || kind == reflect.Map) && v.Type() != reflect.TypeFor[[]string]() && v.Type() != reflect.TypeFor[Variables]():
 			key := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(path, ".")), "byprovider", "by_provider")
 			of := Explain(key)
 			if len(of) == 0 {
@@ -177,11 +177,11 @@ func TestTextsAreBounded(t *testing.T) {
 func TestExplain(t *testing.T) {
 	for key, want := range map[string]string{
 		"run.concurrency":                  "run.concurrency",
-		"sandbox":                          "sandbox.mode sandbox.level sandbox.scope sandbox.workspace_access sandbox.network",
+		"sandbox.docker.prune":             "sandbox.docker.prune.idle sandbox.docker.prune.max_age",
 		"defaults.run.timeout":             "run.timeout",
-		"channels.hook.url":                "channels.NAME.url",
-		"channels.hook":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools",
-		"channels":                         "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools",
+		"channels.hook.url":                "channels.NAME.url channels.ACCOUNT.url",
+		"channels.hook":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools channels.ACCOUNT.url channels.ACCOUNT.allow_private channels.ACCOUNT.secret channels.ACCOUNT.token channels.ACCOUNT.app_token channels.ACCOUNT.api channels.ACCOUNT.plugin",
+		"channels":                         "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools channels.ACCOUNT.url channels.ACCOUNT.allow_private channels.ACCOUNT.secret channels.ACCOUNT.token channels.ACCOUNT.app_token channels.ACCOUNT.api channels.ACCOUNT.plugin",
 		"outbound":                         "outbound outbound[].thread_pattern outbound[].via",
 		"outbound[0].via":                  "outbound[].via",
 		"storage":                          "storage.engine storage.dsns",
@@ -263,11 +263,15 @@ func TestEffects(t *testing.T) {
 		"routing.default":        EffectMessage, // OpenBatch
 		"routing.groups":         EffectMessage,
 		"queue.mode":             EffectMessage, // OpenBatch
+		"queue.debounce":         EffectMessage,
+		"queue.cap":              EffectMessage,
+		"queue.drop":             EffectMessage, // AcceptMessages, BeginTurn
 		"run.concurrency":        EffectIdle,    // the first OpenBatch of a batch
 		"on_error.notify_peer":   EffectMessage, // BeginTurn
 		"approvals":              EffectMessage, // package layer sets tools.exec from it
 		"tools.approval_timeout": EffectNow,     // RequestApproval
 		"price.input_cents":      EffectNow,     // FinishTurn
+		"human_delay":            EffectNow,     // BeginDelivery
 
 		"tools.elevated.allow_from": EffectMessage, // BeginTurn, with the author of the message
 		"price.output_cents":        EffectNow,
@@ -278,6 +282,12 @@ func TestEffects(t *testing.T) {
 		}
 		before := Default()
 		before.Sandbox.Network.Open = f.Key != "sandbox.network" // or the policy for commands is not asked
+		if strings.HasPrefix(f.Key, "sandbox.docker.") {
+			before.Sandbox.Driver, before.Sandbox.Network.Open = driverDocker, false
+		}
+		if strings.HasPrefix(f.Key, "reply.block.") {
+			before.Reply.Blocks = blocksOn
+		}
 		before.Tools.Elevated.Enabled = f.Key != "tools.elevated.enabled"
 		after := before
 		if problem := f.Parse(&after, f.Example); problem != "" {
@@ -292,6 +302,8 @@ func TestEffects(t *testing.T) {
 			want = EffectMessage
 		case of == "quota", of == "deliver": // each push; each BeginDelivery and FinishDelivery
 			want = EffectNow
+		case strings.HasPrefix(f.Key, "sandbox.browser."): // nothing uses it yet
+			want = EffectMessage
 		}
 		if f.Effect != want {
 			t.Errorf("%s is in force %q, want %q", f.Key, f.Effect, want)

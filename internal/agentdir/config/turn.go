@@ -101,7 +101,18 @@ func (c *Config) ToolLayers(at Conversation, accounts AccountTools) []toolpolicy
 	return layers
 }
 
-func (e Exec) policy() *registryv1.ExecPolicy {
+// blocks are the bounds of blocks; nil: answers are sent at their end.
+func (r Reply) blocks() *registryv1.ReplyBlocks {
+	if r.Blocks != blocksOn {
+		return nil
+	}
+	return &registryv1.ReplyBlocks{
+		MinChars: int32(min(r.Block.Min, r.Block.Max)), MaxChars: int32(r.Block.Max), Break: r.Block.Break, Idle: durationpb.New(r.Block.Idle),
+	}
+}
+
+// Policy is what decides on programs that leave the sandbox or have the network.
+func (e Exec) Policy() *registryv1.ExecPolicy {
 	return &registryv1.ExecPolicy{Security: e.Security, Ask: e.Ask, AskFallback: e.AskFallback, SafeBins: e.SafeBins}
 }
 
@@ -128,16 +139,21 @@ func (c *Config) TurnConfig(at Conversation, accounts AccountTools) *registryv1.
 	}
 	out.ToolLimits, out.WebSearch = c.Tools.limits(), c.Tools.search()
 	out.Sandbox = &registryv1.Sandbox{Mode: box.Mode, Scope: box.Scope, Key: box.Key, Access: box.Access, Scratch: box.Scratch}
-	if e := c.Tools.Exec; box.Level == SandboxOff || c.Sandbox.Network.Open {
-		out.Exec = e.policy()
+	if box.Container != "" {
+		out.Sandbox.Docker = c.container(box)
+		out.SandboxNetwork = out.GetSandbox().GetDocker().GetNetwork() != networkNone
+	}
+	if e := c.Tools.Exec; box.Level == SandboxOff || out.GetSandboxNetwork() {
+		out.Exec = e.Policy()
 		out.AskApproval = e.Security != string(execpolicy.Full) || e.Ask == string(execpolicy.AskAlways)
 	}
 	if e := c.Tools.Elevated; e.Enabled {
-		out.Elevated = &registryv1.Elevated{Mode: e.Default, Exec: c.Tools.Exec.policy()}
+		out.Elevated = &registryv1.Elevated{Mode: e.Default, Exec: c.Tools.Exec.Policy()}
 	}
 	if list := c.Tools.ExternalGuard; len(list) > 0 {
 		out.ExternalGuard = &registryv1.ExternalGuard{Host: slices.Contains(list, GuardHost), Mcp: slices.Contains(list, GuardMCP)}
 	}
+	out.Blocks = c.Reply.blocks()
 	out.QuestionTimeout = durationpb.New(c.Tools.QuestionTimeout)
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	out.Presentation = c.Tools.Presentation

@@ -12,8 +12,8 @@ import (
 	"unicode"
 )
 
-// Marshal writes every setting of c. What package layer reads back equals c, except that a
-// nil and an empty Channels are both no channel.
+// Marshal writes every setting of c that a config.yaml may have. What package layer reads back equals c in them, except
+// that a nil and an empty Channels are both no channel.
 func Marshal(c Config) []byte {
 	var b bytes.Buffer
 	var open []string // the groups that the last line is in
@@ -24,6 +24,9 @@ func Marshal(c Config) []byte {
 		}
 		if c.Approvals != "" && (f.Key == "tools.exec.security" || f.Key == "tools.exec.ask") {
 			continue // approvals means both
+		}
+		if f.OfHome {
+			continue
 		}
 		path := strings.Split(f.Key, ".")
 		at := len(path) - 1
@@ -70,6 +73,12 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 		problem = ParseSwitch(s, ref)
 	case *Network:
 		problem = ParseNetwork(s, ref)
+	case *Amount:
+		*ref = Amount(s)
+	case *Variables:
+		problem = parseVariables(s, ref)
+	case *Delay:
+		problem = ParseDelay(s, ref)
 	case *time.Duration:
 		problem = ParseDuration(s, ref)
 	case *[]string:
@@ -94,6 +103,12 @@ func (f *Field) Show(c *Config) string {
 		return string(*ref)
 	case *Network:
 		return ref.String()
+	case *Amount:
+		return string(*ref)
+	case *Variables:
+		return ref.String()
+	case *Delay:
+		return ref.String()
 	case *time.Duration:
 		return Duration(*ref)
 	case *[]string:
@@ -107,8 +122,14 @@ func (f *Field) Render(c *Config) string {
 	switch ref := f.Ref(c).(type) {
 	case *string:
 		return Quote(*ref)
+	case *Amount:
+		return Quote(string(*ref))
 	case *Network:
 		if len(ref.Hosts) == 0 {
+			return Quote(ref.String())
+		}
+	case *Delay:
+		if *ref == (Delay{}) {
 			return Quote(ref.String())
 		}
 	}

@@ -23,6 +23,7 @@ type layer struct {
 	file     string
 	data     []byte
 	home     bool // the settings of all agents: no keys of a single one
+	own      bool // the config.yaml of an agent: no keys of the home
 	cfg      *config.Config
 	more     *more
 	places   map[string]place
@@ -107,6 +108,14 @@ func written(kv *ast.MappingValueNode) string { return kv.Key.(*ast.StringNode).
 
 func key(kv *ast.MappingValueNode) string { return canonical(written(kv)) }
 
+// keyIn is the key of a group, whose older names are read as well: tools.bash is tools.exec.
+func keyIn(group string, kv *ast.MappingValueNode) string {
+	if k := key(kv); group != "tools" || k != "bash" {
+		return k
+	}
+	return "exec"
+}
+
 // canonical is the snake_case name of a key: maxAge is another spelling of max_age, and
 // flavour of flavor.
 func canonical(key string) string {
@@ -135,11 +144,12 @@ func (l *layer) pairs(n ast.Node, full string) (pairs []*ast.MappingValueNode, o
 	}
 	first := make(map[string]string, len(all))
 	for _, kv := range all {
-		if other, again := first[key(kv)]; again {
+		name := keyIn(full, kv)
+		if other, again := first[name]; again {
 			l.fail(kv, full, fmt.Sprintf("%q and %q are two spellings of one key; keep one of them", config.Clip(other), config.Clip(written(kv))))
 			continue
 		}
-		first[key(kv)] = written(kv)
+		first[name] = written(kv)
 		pairs = append(pairs, kv)
 	}
 	return pairs, true
@@ -159,11 +169,13 @@ func (l *layer) settings(n ast.Node, prefix string) {
 }
 
 func (l *layer) setting(kv *ast.MappingValueNode, prefix string) {
-	full := prefix + key(kv)
+	full := prefix + keyIn(strings.TrimSuffix(prefix, "."), kv)
 	f := config.Lookup(full)
 	switch {
 	case f != nil && f.Own && l.home:
 		l.fail(kv, full, fmt.Sprintf("%q belongs in the config.yaml of one agent, not among the defaults", full))
+	case f != nil && f.OfHome && l.own:
+		l.fail(kv, full, fmt.Sprintf("%q belongs in theclaw.yaml, at its top, below agents.defaults, or in the entry of the agent in agents.list", full))
 	case f != nil:
 		if l.scalar(f, kv) {
 			l.mark(full, kv)
@@ -191,8 +203,10 @@ func (l *layer) setting(kv *ast.MappingValueNode, prefix string) {
 // unknown is what is wrong with a key of an agent that does not exist.
 func unknown(full string, home bool) string {
 	text := fmt.Sprintf("unknown key %q", config.Clip(full))
-	if full == "mcp.servers" || strings.HasPrefix(full, "mcp.servers.") {
-		return text + "; mcp.servers belongs at the top of theclaw.yaml"
+	for _, top := range []string{"mcp.servers", "tools.programs"} {
+		if full == top || strings.HasPrefix(full, top+".") {
+			return text + "; " + top + " belongs at the top of theclaw.yaml"
+		}
 	}
 	if top, _, _ := strings.Cut(full, "."); !home && top != "channels" && !config.IsGroup(top) && slices.Contains(config.HomeKeys(), top) {
 		return text + "; " + top + " belongs in theclaw.yaml"
@@ -221,6 +235,12 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 		problem = choice(kv.Value, ref)
 	case *config.Network:
 		problem = network(kv.Value, ref)
+	case *config.Amount:
+		problem = amount(kv.Value, ref)
+	case *config.Variables:
+		problem = l.variables(f.Key, kv.Value, ref)
+	case *config.Delay:
+		problem = delay(kv.Value, ref)
 	case *time.Duration:
 		var s string
 		if text(kv.Value, &s) != "" {
@@ -230,7 +250,10 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 		}
 	case *[]string:
 		var list []string
-		if problem = texts(kv.Value, &list); len(list) == 0 {
+		if problem = texts(kv.Value, &list); f.Adds {
+			list = append(slices.Clip(*ref), list...)
+		}
+		if len(list) == 0 {
 			list = nil
 		}
 		*ref = list
@@ -320,6 +343,65 @@ func network(n ast.Node, to *config.Network) string {
 	return config.ParseNetwork("", to)
 }
 
+// amount reads a number, or a text with a unit.
+func amount(n ast.Node, to *config.Amount) string {
+	switch n := n.(type) {
+	case *ast.IntegerNode:
+		*to = config.Amount(n.GetToken().Value)
+	case *ast.FloatNode:
+		*to = config.Amount(n.GetToken().Value)
+	case *ast.StringNode:
+		*to = config.Amount(n.Value)
+	default:
+		return "must be a number"
+	}
+	return ""
+}
+
+// variables reads a mapping of texts. It is merged with that of an earlier layer, and replaces the default.
+func (l *layer) variables(key string, n ast.Node, to *config.Variables) string {
+	merged := config.Variables{}
+	if _, set := l.places[key]; set {
+		maps.Copy(merged, *to)
+	}
+	*to = merged
+	if n.Type() == ast.NullType {
+		return ""
+	}
+	pairs, ok := yamldoc.Pairs(n)
+	if !ok {
+		return "must be NAME: VALUE lines"
+	}
+	for _, kv := range pairs {
+		var value string
+		if problem := text(kv.Value, &value); problem != "" {
+			return config.Clip(written(kv)) + " " + problem
+		}
+		merged[written(kv)] = value
+	}
+	return ""
+}
+
+// delay reads a word, or the bounds min and max.
+func delay(n ast.Node, to *config.Delay) string {
+	if n, ok := n.(*ast.StringNode); ok {
+		return config.ParseDelay(n.Value, to)
+	}
+	pairs, ok := yamldoc.Pairs(n)
+	if !ok {
+		return config.ParseDelay("", to)
+	}
+	bounds := map[string]string{}
+	for _, kv := range pairs {
+		var value string
+		if problem := text(kv.Value, &value); problem != "" {
+			return config.Clip(written(kv)) + " " + problem
+		}
+		bounds[written(kv)] = value
+	}
+	return config.DelayOf(bounds, to)
+}
+
 func choice(n ast.Node, to *config.Switch) string {
 	switch n := n.(type) {
 	case *ast.BoolNode:
@@ -389,7 +471,7 @@ func (l *layer) channels(kv *ast.MappingValueNode) {
 		full := "channels." + name
 		before := len(*l.problems)
 		l.object(entry.Value, full, map[string]any{"type": &c.Type, "url": &c.URL, "secret": &c.Secret, "allow_private": &c.AllowPrivate}, at)
-		if attribute, problem := catalog.Check(name, channel.Definition(c)); problem != "" && len(*l.problems) == before {
+		if attribute, problem := catalog.Check(name, channel.Definition{Type: c.Type, URL: c.URL, Secret: c.Secret, AllowPrivate: c.AllowPrivate}); problem != "" && len(*l.problems) == before {
 			l.fail(orElse(at[attribute], entry), full, full+": "+problem)
 		}
 		merged[name] = c

@@ -13,6 +13,8 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
 	"github.com/theclaw/agents/internal/binding"
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/toolpolicy"
@@ -27,8 +29,11 @@ type HomeSettings struct {
 	Bindings []binding.Binding
 	Accounts []Account
 	Owners   []string // type:peer
+	Commands Commands
 	Secrets  []Secret
 	Servers  []Server // by name
+	Gateway  Gateway
+	Programs []Program // by name
 	// Workspace is the working directory of the default agent, by agents.defaults; empty: by
 	// its flavor.
 	Workspace string
@@ -69,12 +74,17 @@ type GroupChat struct {
 	HistoryLimit    int
 }
 
+// maxAccounts is how many accounts a home can have.
+const maxAccounts = 64
+
 // defaultHistory is the HistoryLimit of an entry that sets none.
 const defaultHistory = 50
 
 // Account is an account of a chat platform, by its name below channels.
 type Account struct {
-	Name, Type       string
+	Name string
+	// Definition is how its type reaches the platform.
+	channel.Definition
 	Default, Enabled bool
 	// DM is who may write directly: pairing (default), allowlist, open or off.
 	DM        string
@@ -82,6 +92,13 @@ type Account struct {
 	Groups    AccountGroups
 	// Tools are the lists of tools of its conversations, by their kind: dm, group or channel.
 	Tools map[string]toolpolicy.Scope
+}
+
+// Connects reports whether the account connects to its platform, so that one gateway at a time may
+// receive for it, under a lease. Programs post to the others, at any gateway.
+func (a Account) Connects() bool {
+	t, ok := catalog.Find(a.Type)
+	return ok && t.Receive != nil
 }
 
 // AccountGroups are the groups of an account. Mode is mention (default), always or off.
@@ -114,7 +131,7 @@ func (h *Home) entry(id string) AgentEntry {
 			return e
 		}
 	}
-	return AgentEntry{}
+	return AgentEntry{GroupChat: GroupChat{HistoryLimit: defaultHistory}}
 }
 
 // mark records where a key of an entry, or workspace, is.
@@ -148,8 +165,8 @@ func CheckHome(f File) error {
 	return err
 }
 
-// CheckCentral returns what is wrong with settings that several registries share: storage and
-// inbox_paths belong to a registry.
+// CheckCentral returns what is wrong with settings that several registries share: storage,
+// inbox_paths and gateway belong to one machine.
 func CheckCentral(f File) error {
 	h, err := ParseHome(f)
 	if err != nil {
@@ -158,9 +175,9 @@ func CheckCentral(f File) error {
 	for _, s := range []struct {
 		key string
 		has bool
-	}{{"storage", h.stored}, {"inbox_paths", len(h.InboxPaths) > 0}} {
+	}{{"storage", h.stored}, {"inbox_paths", len(h.InboxPaths) > 0}, {"gateway", !h.Settings.Gateway.isZero()}} {
 		if s.has {
-			return &Error{Problems: []Problem{{File: f.Name, Key: s.key, Text: s.key + " belongs in the theclaw.yaml of each registry; remove it here"}}}
+			return &Error{Problems: []Problem{{File: f.Name, Key: s.key, Text: s.key + " belongs in the theclaw.yaml of each machine; remove it here"}}}
 		}
 	}
 	return nil
@@ -201,14 +218,22 @@ func parseHome(f File, problems *[]Problem) *Home {
 			l.accounts(kv, &h.Settings)
 		case name == "owners":
 			l.owners(kv, &h.Settings)
+		case name == "commands":
+			l.commands(kv, &h.Settings)
 		case name == "secrets":
 			l.secrets(kv, &h.Settings)
 		case name == "mcp":
-			if kv = h.mcp(l, kv); kv != nil {
+			if kv = without(kv, "servers", func(kv *ast.MappingValueNode) { h.servers(l, kv) }); kv != nil {
+				h.defaults = append(h.defaults, kv)
+			}
+		case name == "tools":
+			if kv = without(kv, "programs", func(kv *ast.MappingValueNode) { h.programs(l, kv) }); kv != nil {
 				h.defaults = append(h.defaults, kv)
 			}
 		case name == "inbox_paths":
 			h.inboxPaths(l, kv)
+		case name == "gateway":
+			l.gateway(kv, &h.Settings)
 		case name == "storage":
 			h.storage, h.stored = l.storage(kv), true
 		case name == "workspace":
@@ -252,7 +277,7 @@ func (h *Home) Over(own *Home) (*Home, error) {
 	for _, f := range []struct {
 		key string
 		has bool
-	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"secrets", len(s.Secrets) > 0}, {"mcp.servers", len(s.Servers) > 0}} {
+	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"commands", s.Commands.Off || s.Commands.Allow != nil}, {"secrets", len(s.Secrets) > 0}, {"mcp.servers", len(s.Servers) > 0}, {"tools.programs", len(s.Programs) > 0}} {
 		if f.has {
 			return nil, &Error{Problems: []Problem{{
 				File: own.file.Name, Key: f.key,
@@ -262,6 +287,7 @@ func (h *Home) Over(own *Home) (*Home, error) {
 	}
 	both := *h
 	both.below, both.storage, both.InboxPaths = own, own.storage, own.InboxPaths
+	both.Settings.Gateway = s.Gateway
 	return &both, nil
 }
 
@@ -285,6 +311,7 @@ func (h *Home) apply(id string, cfg *config.Config, m *more, places map[string]p
 		l.finish()
 	})
 	swapToolPlaces(places)
+	m.shared.keep(cfg, places)
 	if entry := h.entries[id]; len(entry) > 0 {
 		l.set, l.model, l.home = nil, nil, false
 		for _, kv := range entry {
@@ -510,6 +537,10 @@ func (l *layer) accounts(kv *ast.MappingValueNode, s *HomeSettings) {
 	if !ok && kv.Value.Type() != ast.NullType {
 		l.fail(kv.Value, "channels", "channels wants the name of an account with type and dm below it")
 	}
+	if len(entries) > maxAccounts {
+		l.fail(orKey(kv), "channels", fmt.Sprintf("there are %d accounts, and %d are the most", len(entries), maxAccounts))
+		return
+	}
 	marked := map[string]string{}
 	for _, entry := range entries {
 		name := written(entry)
@@ -526,6 +557,8 @@ func (l *layer) accounts(kv *ast.MappingValueNode, s *HomeSettings) {
 				l.object(kv.Value, full+".groups", map[string]any{"allow": &a.Groups.Allow, "mode": &a.Groups.Mode, "allow_from": &a.Groups.AllowFrom}, at)
 			},
 			"tools": func(kv *ast.MappingValueNode) { l.accountTools(kv, full+".tools", &a) },
+			"url":   &a.URL, "allow_private": &a.AllowPrivate, "secret": &a.Secret,
+			"token": &a.Token, "app_token": &a.AppToken, "api": &a.API, "plugin": &a.Plugin,
 		}, at)
 		if len(*l.problems) == before {
 			l.checkAccount(entry, full, a, at, marked)
@@ -536,6 +569,7 @@ func (l *layer) accounts(kv *ast.MappingValueNode, s *HomeSettings) {
 
 func (l *layer) checkAccount(entry *ast.MappingValueNode, full string, a Account, at map[string]ast.Node, marked map[string]string) {
 	dms, modes := []string{"pairing", "allowlist", "open", "off"}, []string{"mention", "always", "off"}
+	attribute, problem := catalog.CheckAccount(a.Name, a.Definition)
 	switch {
 	case !sessionkey.IsWord(a.Type):
 		l.fail(orElse(at["type"], entry), full, fmt.Sprintf("%s: type is %q; write the type of the account, for example telegram", full, config.Clip(a.Type)))
@@ -543,6 +577,8 @@ func (l *layer) checkAccount(entry *ast.MappingValueNode, full string, a Account
 		l.fail(orElse(at["dm"], entry), full, fmt.Sprintf("%s: dm: %q is not one of %s", full, config.Clip(a.DM), strings.Join(dms, ", ")))
 	case !slices.Contains(modes, a.Groups.Mode):
 		l.fail(orElse(at["mode"], entry), full, fmt.Sprintf("%s: groups.mode: %q is not one of %s", full, config.Clip(a.Groups.Mode), strings.Join(modes, ", ")))
+	case problem != "":
+		l.fail(orElse(at[attribute], entry), full, full+": "+problem)
 	case a.Default && marked[a.Type] != "":
 		l.fail(orElse(at["default"], entry), full, fmt.Sprintf("the accounts %s and %s are both the default of type %s; mark one of them with default: true", marked[a.Type], a.Name, a.Type))
 	case a.Default:

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/theclaw/agents/internal/binding"
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/sessionkey"
 )
 
@@ -39,7 +40,7 @@ bindings:
 owners: ["telegram:1207"]
 channels:
   tg: {type: telegram, dm: allowlist, allow_from: ['1', '2'], groups: {allow: ['*'], mode: always}}
-  dc: {type: discord, default: true, enabled: false}
+  dc: {type: discord, token: 'env:DC', default: true, enabled: false}
 secrets:
   SHOP: {ref: 'env:SHOP_TOKEN', hosts: [api.shop.example, '*.example.net'], agents: [work]}
   MAIL: {ref: 'file:/run/secrets/mail', hosts: [mail.example.org]}
@@ -63,8 +64,8 @@ func TestReadHome(t *testing.T) {
 			{Agent: "main", Match: binding.Match{Channel: "telegram", Peer: binding.Peer{Kind: "dm", ID: "7"}}},
 		},
 		Accounts: []Account{
-			{Name: "tg", Type: "telegram", Enabled: true, DM: "allowlist", AllowFrom: []string{"1", "2"}, Groups: AccountGroups{Allow: []string{"*"}, Mode: "always"}},
-			{Name: "dc", Type: "discord", Default: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"}},
+			{Name: "tg", Definition: channel.Definition{Type: "telegram"}, Enabled: true, DM: "allowlist", AllowFrom: []string{"1", "2"}, Groups: AccountGroups{Allow: []string{"*"}, Mode: "always"}},
+			{Name: "dc", Definition: channel.Definition{Type: "discord", Token: "env:DC"}, Default: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"}},
 		},
 		Secrets: []Secret{
 			{"SHOP", "env:SHOP_TOKEN", []string{"api.shop.example", "*.example.net"}, []string{"work"}},
@@ -202,6 +203,10 @@ func TestRefusesHomes(t *testing.T) {
 		"bindings: [{agent_id: a, match: {channel: telegram, peer: {kind: dm}}}]\n": "a kind or an id alone",
 		"bindings: [{match: {channel: telegram}}]\n":                                "write the id of an agent",
 		"bindings: {}\n":                                                         "must be a list",
+		"commands: {allow: {approve: all}}\n":                                    "\"all\" is none of owners, allowed, none",
+		"commands: {allow: {verbose: none}}\n":                                   "there is no command \"verbose\"",
+		"commands: {allow: none}\n":                                              "must have `NAME: owners` lines",
+		"commands: {enable: false}\n":                                            "did you mean \"enabled\"",
 		"owners: [bob]\n":                                                        "write type:peer",
 		"owners: telegram:1\n":                                                   "must be a list",
 		"channels: {group: {type: telegram}}\n":                                  "not the name of an account",
@@ -262,7 +267,7 @@ const homeJSON5 = `// the home
   owners: ["telegram:1207"],
   channels: {
     tg: {type: 'telegram', dm: 'allowlist', allow_from: ['1', '2'], groups: {allow: ['*'], mode: 'always'}},
-    dc: {type: 'discord', default: true, enabled: false},
+    dc: {type: 'discord', token: 'env:DC', default: true, enabled: false},
   },
 }
 `

@@ -161,7 +161,7 @@ func TestRefusesInHome(t *testing.T) {
 		"defaults: {agent_id: x}\n":                                           "theclaw.yaml:1:12: \"agent_id\" belongs in the config.yaml of one agent",
 		"defaults: {inbox: {path: /x}}\n":                                     "belongs in the config.yaml",
 		"default: {}\n":                                                       "unknown key \"default\" (did you mean \"defaults\"?)",
-		"colour: red\n":                                                       "unknown key \"colour\"; there are agents, defaults, workspace, bindings, owners, channels, inbox_paths, secrets, mcp and storage, and the keys of agents",
+		"colour: red\n":                                                       "unknown key \"colour\"; there are agents, defaults, workspace, bindings, owners, commands, channels, gateway, inbox_paths, secrets, mcp, tools and storage, and the keys of agents",
 		"secrets: {shop: {ref: sk-123, hosts: [a.org]}}\n":                    "secrets.shop: ref must be env:NAME or file:PATH",
 		"secrets: {shop: {ref: 'env:SHOP'}}\n":                                "secrets.shop: hosts must name 1 to 20 hosts",
 		"secrets: {shop: {ref: 'env:SHOP', hosts: ['https://a.org']}}\n":      "secrets.shop: https://a.org is no host",
@@ -323,7 +323,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%s\n%s", d, in.Agent.Data)
 		}
 		// And changing a key changes that key alone.
-		fields := config.Fields()
+		fields := slices.DeleteFunc(config.Fields(), func(f *config.Field) bool { return f.OfHome })
 		f := fields[rapid.IntRange(1, len(fields)-1).Draw(t, "field")]
 		other := anyConfig(t)
 		value := f.Show(&other)
@@ -368,6 +368,9 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Retry = anyLimits(t)
 	c.Deliver = config.Deliver{Limits: anyLimits(t), MaxChars: rapid.OneOf(rapid.Just(0), rapid.IntRange(64, 1_000_000)).Draw(t, "chars")}
 	c.Reply.Break = rapid.SampledFrom([]string{"off", "text_end", "message_end"}).Draw(t, "break")
+	c.Reply.Blocks = rapid.SampledFrom([]string{"off", "on"}).Draw(t, "blocks")
+	c.Reply.Block.Min = rapid.IntRange(64, 20_000).Draw(t, "shortest block")
+	c.HumanDelay = rapid.SampledFrom([]config.Delay{{}, {Min: 800 * time.Millisecond, Max: 2500 * time.Millisecond}, {Max: 30 * time.Second}}).Draw(t, "delay")
 	c.Reply.MessageTool = rapid.Bool().Draw(t, "messages")
 	c.ContextWindow = rapid.IntRange(20_000, 100_000_000).Draw(t, "window")
 	c.MaxOutputTokens = rapid.IntRange(1, 10_000).Draw(t, "output")
@@ -375,8 +378,13 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Run = config.Run{Concurrency: rapid.IntRange(1, 512).Draw(t, "lanes"), Timeout: time.Duration(rapid.IntRange(1, 86400).Draw(t, "timeout")) * time.Second}
 	c.Sandbox = config.Sandbox{
 		Mode: rapid.SampledFrom([]string{"required", "reduced", "off", "non-main", "all"}).Draw(t, "mode"), Level: rapid.SampledFrom([]string{"required", "reduced"}).Draw(t, "level"),
-		Scope: rapid.SampledFrom([]string{"session", "agent", "shared"}).Draw(t, "scope"), WorkspaceAccess: rapid.SampledFrom([]string{"none", "ro", "rw"}).Draw(t, "access"),
+		Scope: rapid.SampledFrom([]string{"session", "agent"}).Draw(t, "scope"), WorkspaceAccess: rapid.SampledFrom([]string{"none", "ro", "rw"}).Draw(t, "access"),
 		Network: rapid.SampledFrom([]config.Network{{}, {Open: true}, {Hosts: []string{"git.example.org", "*.example.net", "a.org:8443"}}}).Draw(t, "network"),
+		Driver:  rapid.SampledFrom([]string{"auto", "docker"}).Draw(t, "driver"), Docker: c.Sandbox.Docker, Browser: c.Sandbox.Browser,
+	}
+	if rapid.Bool().Draw(t, "container") {
+		c.Sandbox.Docker.Env, c.Sandbox.Docker.Binds = config.Variables{"A": rapid.StringMatching(`[A-Za-z0-9._ #-]{0,10}`).Draw(t, "value")}, []string{"/a:/b:ro"}
+		c.Sandbox.Docker.Memory, c.Sandbox.Docker.CPUs, c.Sandbox.Docker.User = "512", "1.5", "1000:1000"
 	}
 	c.Tools.ByProvider = rapid.SampledFrom([]toolpolicy.Providers{nil, {"openai": {Profile: "coding", Deny: []string{"exec"}}, "x/y:1.2/3": {AlsoAllow: []string{"group:fs"}}}}).Draw(t, "by provider")
 	c.Tools.Sandbox.Deny = rapid.SampledFrom([][]string{nil, {"image"}}).Draw(t, "sandbox tools")

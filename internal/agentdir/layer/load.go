@@ -4,7 +4,8 @@
 //	default < flavor < agents.defaults and the top of theclaw.yaml < agents.list[id]
 //	        < config.yaml < overrides (env, flag)
 //
-// Mappings are merged key by key, lists replace one another. theclaw.yaml may be a
+// Mappings are merged key by key, lists replace one another, but for sandbox.docker.binds, which are added. With
+// sandbox.scope shared the containers of sandbox.docker are those of the home, not of an agent. theclaw.yaml may be a
 // theclaw.json5 instead. [ParseHome] reads what a home has besides the settings of agents.
 //
 // [Load] reads strictly: an unknown key, a key given twice, a value of the wrong
@@ -66,6 +67,8 @@ type Loaded struct {
 	Secrets []Secret
 	// Servers are the MCP servers of the home, by name.
 	Servers []Server
+	// Programs are those of the home that are tools, by name.
+	Programs []Program
 	// Accounts are those of the home.
 	Accounts []Account
 	// Owners are those of the home, each as type:peer.
@@ -90,6 +93,9 @@ func (l *Loaded) Problem(key, text string) *Error {
 	return &Error{Problems: []Problem{at(l.places[key], key, text)}}
 }
 
+// Fallbacks are the models of model.fallbacks, each as PROVIDER/MODEL.
+func (l *Loaded) Fallbacks() []string { return l.more.fallbacks }
+
 func at(p place, key, text string) Problem {
 	return Problem{
 		File: p.file, Line: p.line, Column: p.column, Key: key, Text: text,
@@ -110,11 +116,11 @@ func Load(in Layers) (*Loaded, error) {
 	}
 	out.InboxPaths = home.InboxPaths
 	out.Secrets = slices.DeleteFunc(slices.Clone(home.Settings.Secrets), func(s Secret) bool { return !s.For(in.AgentID) })
-	out.Servers = home.Settings.Servers
+	out.Servers, out.Programs = home.Settings.Servers, home.Settings.Programs
 	out.Accounts = home.Settings.Accounts
 	out.Owners = home.Settings.Owners
 	out.entry(home, in.AgentID)
-	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems}
+	l := layer{file: in.Agent.Name, data: in.Agent.Data, cfg: &out.Config, more: &out.more, places: out.places, problems: &problems, own: true}
 	if root, ok := l.parse(); ok && root == nil {
 		problems = append(problems, Problem{File: in.Agent.Name, Text: "the file is empty; it needs at least the line agent_id: " + in.AgentID})
 	} else if ok {
@@ -134,6 +140,9 @@ func Load(in Layers) (*Loaded, error) {
 		}
 	}
 	out.flavor()
+	if out.Config.Sandbox.Scope == config.ScopeShared && len(problems) == 0 {
+		out.more.shared.restore(&out.Config, out.places)
+	}
 	if len(problems) == 0 {
 		problems = out.checkAcross(in, home)
 	}

@@ -17,6 +17,35 @@ import (
 type more struct {
 	fallbacks []string          // of model; nil: not set
 	search    map[string]string // the leaves of memory_search, by their dotted path, as one line of YAML
+	shared    shared
+}
+
+// shared are the settings of containers that several agents use: those of the home, whatever one agent sets.
+type shared struct {
+	docker  config.Docker
+	browser config.Browser
+	places  map[string]place
+}
+
+func isContainerKey(key string) bool {
+	return strings.HasPrefix(key, "sandbox.docker.") || strings.HasPrefix(key, "sandbox.browser.")
+}
+
+// keep notes the settings so far.
+func (s *shared) keep(c *config.Config, places map[string]place) {
+	*s = shared{c.Sandbox.Docker, c.Sandbox.Browser, map[string]place{}}
+	for key, p := range places {
+		if isContainerKey(key) {
+			s.places[key] = p
+		}
+	}
+}
+
+// restore puts the settings back.
+func (s *shared) restore(c *config.Config, places map[string]place) {
+	c.Sandbox.Docker, c.Sandbox.Browser = s.docker, s.browser
+	maps.DeleteFunc(places, func(key string, _ place) bool { return isContainerKey(key) })
+	maps.Copy(places, s.places)
 }
 
 // model is the key model of one layer: a text is its primary.

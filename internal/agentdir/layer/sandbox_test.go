@@ -18,9 +18,8 @@ import (
 var sandboxDifferent = map[int]string{
 	1:  "3: the scope has one key, sandbox.scope, and no older one besides it",
 	11: "3: the mode of the flavor openclaw is non-main",
-	17: "3: the mode of the flavor openclaw is non-main; 5.7: the keys of docker are for its driver, which is not here yet",
-	18: "5.7: the keys of docker are for its driver, which is not here yet",
-	19: "5.7: the arguments of docker are of its driver, which is not here yet",
+	17: "3: the mode of the flavor openclaw is non-main",
+	19: "5.7: the mounts and labels of a container are others; package docker has a test of its arguments",
 }
 
 func sandboxed(t *testing.T, yaml string) *config.Config {
@@ -58,8 +57,118 @@ func sandboxAnswer(t *testing.T, fn string, input json.RawMessage) any {
 		return config.ScopeKey(*in.Scope, sessionkey.AgentID(strings.Split(in.SessionKey+"::", ":")[1]), config.Conversation{Key: in.SessionKey})
 	case "slugifySessionKey":
 		return config.Slug(key)
+	case "resolveSandboxConfigForAgent (agent w)":
+		return sandboxOfVector(t, input)
 	}
 	return nil
+}
+
+// sandboxOfVector is the sandbox of an agent by the settings of the home and of the agent, in the form of the vectors.
+func sandboxOfVector(t *testing.T, input json.RawMessage) any {
+	t.Helper()
+	var in struct {
+		Agents struct {
+			Defaults struct{ Sandbox map[string]any }
+			List     []struct{ Sandbox map[string]any }
+		}
+	}
+	if err := json.Unmarshal(input, &in); err != nil {
+		t.Fatal(err)
+	}
+	// The age is below docker here, in hours.
+	yaml := func(sandbox map[string]any) string {
+		if prune, ok := sandbox["prune"].(map[string]any); ok {
+			delete(sandbox, "prune")
+			sandbox["docker"].(map[string]any)["prune"] = map[string]any{"idle": fmt.Sprint(prune["idleHours"]) + "h"}
+		}
+		b, err := json.Marshal(sandbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "sandbox: " + strings.ReplaceAll(string(b), "null", "{}") + "\n"
+	}
+	agent := "agent_id: w\nflavor: openclaw\n"
+	if len(in.Agents.List) > 0 {
+		agent += yaml(in.Agents.List[0].Sandbox)
+	}
+	got, err := layer.Load(layer.Layers{AgentID: "w", Home: layer.File{Name: "theclaw.yaml", Data: []byte(yaml(in.Agents.Defaults.Sandbox))}, Agent: layer.File{Name: "config.yaml", Data: []byte(agent)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := got.Config.Sandbox
+	b, err := json.Marshal(map[string]any{
+		"mode": s.Mode, "scope": s.Scope, "workspaceAccess": s.WorkspaceAccess, "image": s.Docker.Image, "network": s.Docker.Network,
+		"readOnlyRoot": s.Docker.ReadOnlyRoot, "capDrop": s.Docker.CapDrop, "tmpfs": []string{"/tmp", "/var/tmp", "/run"}, "workdir": s.Docker.Workdir,
+		"env": s.Docker.Env, "binds": s.Docker.Binds,
+		"prune": map[string]any{"idleHours": s.Docker.Prune.Idle.Hours(), "maxAgeDays": s.Docker.Prune.MaxAge.Hours() / 24},
+	})
+	var out any
+	if err == nil {
+		err = json.Unmarshal(b, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// S4-72, S4-75: the keys of docker over three layers. Binds are added, variables merged, and a container that all
+// agents use has the settings of the home alone.
+func TestDockerLayers(t *testing.T) {
+	const home = "sandbox: {driver: docker, docker: {image: 'home:1', memory: 1g, binds: ['/a:/a:ro'], env: {A: '1', B: '2'}}}\n"
+	at := config.Conversation{Key: "agent:a1:telegram:group:-1"}
+	for _, c := range []struct {
+		home, agent string
+		want        string // name, image, network, memory, binds, variables
+	}{
+		{home, "", "theclaw-sbx-agent-a1-d4f1bd6b home:1 none 1g [/a:/a:ro] {A: '1', B: '2'}"},
+		{home, "sandbox: {docker: {image: 'own:1', cpus: 1.5, memory: 1000000, binds: ['/b:/b'], env: {B: '3'}}}\n", "theclaw-sbx-agent-a1-d4f1bd6b own:1 none 1000000 [/a:/a:ro /b:/b] {A: '1', B: '3'}"},
+		{home, "sandbox: {scope: session, docker: {container_prefix: x-}}\n", "x-agent-a1-telegram-group--1-84d6b620 home:1 none 1g [/a:/a:ro] {A: '1', B: '2'}"},
+		{home, "sandbox: {scope: shared, workspace_access: none, docker: {image: 'own:1', binds: ['/b:/b'], env: {B: '3'}}}\n", "theclaw-sbx-shared-d18aac96 home:1 none 1g [/a:/a:ro] {A: '1', B: '2'} shared"},
+		{home, "sandbox: {scope: shared, workspace_access: rw}\n", "theclaw-sbx-shared-a1-" + config.Slug("shared:a1")[len("shared-a1-"):] + " home:1 none 1g [/a:/a:ro] {A: '1', B: '2'}"},
+		{home, "sandbox: {network: open}\n", "theclaw-sbx-agent-a1-d4f1bd6b home:1 bridge 1g [/a:/a:ro] {A: '1', B: '2'} open"},
+		{home, "sandbox: {docker: {network: lan}}\n", "theclaw-sbx-agent-a1-d4f1bd6b home:1 lan 1g [/a:/a:ro] {A: '1', B: '2'} open"},
+		{home, "sandbox: {mode: 'off'}\n", ""},
+		{home, "sandbox: {driver: auto}\n", ""},
+		{"", "sandbox: {driver: docker}\n", "theclaw-sbx-agent-a1-d4f1bd6b openclaw-sandbox:bookworm-slim none  [] {LANG: C.UTF-8}"},
+	} {
+		got, err := layer.Load(layer.Layers{AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte(c.home)}, Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + c.agent)}})
+		if err != nil {
+			t.Errorf("%s: %v", c.agent, err)
+			continue
+		}
+		turn := got.Config.TurnConfig(at, nil)
+		text := ""
+		if d := turn.GetSandbox().GetDocker(); d != nil {
+			text = strings.Join([]string{d.GetContainer(), d.GetImage(), d.GetNetwork(), d.GetMemory(), fmt.Sprint(d.GetBinds()), config.Variables(d.GetEnv()).String()}, " ")
+			if d.GetShared() {
+				text += " shared"
+			}
+			if turn.GetSandboxNetwork() {
+				text += " open"
+			}
+			// Commands with the network are decided on by the policy.
+			if (turn.GetExec() != nil) != turn.GetSandboxNetwork() {
+				t.Errorf("%s: policy %v", c.agent, turn.GetExec())
+			}
+		}
+		if text != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.agent, text, c.want)
+		}
+	}
+	for docker, want := range map[string]string{
+		"binds: ['/:/host']": "would show /etc", "binds: ['/etc/ssl:/x']": "/etc", "binds: ['/proc:/x']": "/proc", "binds: ['/sys/fs:/x']": "/sys",
+		"binds: ['/var/run/docker.sock:/x']": "docker.sock", "binds: ['/run:/x']": "docker.sock", "binds: ['name:/x']": "absolute paths", "binds: ['/a:/b:rx']": "absolute paths",
+		"binds: ['/a/../etc:/b']": "/etc", "image: --privileged": "name of an image", "network: 'a b'": "network", "user: 'a b'": "USER", "cap_drop: [all]": "capability",
+		"env: {'a b': x}": "variable", "env: [a]": "NAME: VALUE", "memory: much": "number", "memory: [1]": "number", "cpus: many": "decimal",
+		"seccomp_profile: unconfined": "absolute", "apparmor_profile: unconfined": "name", "workdir: /": "absolute directory", "workdir: 'a:b'": "absolute directory",
+		"container_prefix: -x": "letters", "prune: {idle: 1s}": "between", "privileged: true": "unknown key",
+	} {
+		_, err := layer.Load(layer.Layers{AgentID: "a1", Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\nsandbox: {docker: {" + docker + "}}\n")}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", docker, err)
+		}
+	}
 }
 
 // S4-08, S4-09, S4-52, S4-74, S4-75: the recorded decisions about sandboxes.

@@ -66,16 +66,17 @@ var (
 	secretMark = regexp.MustCompile(`\{\{\s*secret:\s*[A-Za-z_][A-Za-z0-9_]{0,63}\s*\}\}`)
 )
 
-// mcp reads the section mcp at the top and returns what of it are settings of agents; nil: there is none.
-func (h *Home) mcp(l *layer, kv *ast.MappingValueNode) *ast.MappingValueNode {
+// without reads what of a section at the top are not settings of agents, the entries below name, and returns the rest;
+// nil: there is none.
+func without(kv *ast.MappingValueNode, name string, read func(*ast.MappingValueNode)) *ast.MappingValueNode {
 	pairs, ok := yamldoc.Pairs(kv.Value)
 	if !ok {
 		return kv
 	}
 	var rest []*ast.MappingValueNode
 	for _, p := range pairs {
-		if key(p) == "servers" {
-			h.servers(l, p)
+		if key(p) == name {
+			read(p)
 			continue
 		}
 		rest = append(rest, p)
@@ -200,14 +201,17 @@ func (s Server) problem(given map[string]ast.Node) (attribute, problem string) {
 	return "", ""
 }
 
-func (s Server) commandProblem() string {
+func (s Server) commandProblem() string { return commandProblem(s.Command) }
+
+// commandProblem is what is wrong with the words of a command; empty: nothing.
+func commandProblem(words []string) string {
 	switch {
-	case len(s.Command) == 0 || len(s.Command) > maxWords:
+	case len(words) == 0 || len(words) > maxWords:
 		return fmt.Sprintf("must be a list of 1 to %d words", maxWords)
-	case s.Command[0] == "":
+	case words[0] == "":
 		return "the first word must be a program"
 	}
-	for _, w := range s.Command {
+	for _, w := range words {
 		if problem := valueProblem(w); problem != "" {
 			return fmt.Sprintf("%q %s", config.Clip(w), problem)
 		}

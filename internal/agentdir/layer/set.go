@@ -97,7 +97,7 @@ func spelled(n ast.Node, path []string) []string {
 		}
 		n = nil
 		for _, kv := range pairs {
-			if key(kv) == name {
+			if keyIn(strings.Join(path[:i], "."), kv) == name {
 				out[i], n = written(kv), kv.Value
 			}
 		}

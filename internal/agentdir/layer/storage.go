@@ -95,6 +95,16 @@ func (h *Home) RestartKeys(earlier *Home) (keys []string) {
 	if !slices.Equal(h.storage.DSNs, earlier.storage.DSNs) {
 		keys = append(keys, "storage.dsns")
 	}
+	now, before := h.Settings.Gateway, earlier.Settings.Gateway
+	if now.HTTP != before.HTTP {
+		keys = append(keys, "gateway.http")
+	}
+	if now.PublicURL != before.PublicURL {
+		keys = append(keys, "gateway.public_url")
+	}
+	if !slices.Equal(now.TrustedProxies, before.TrustedProxies) {
+		keys = append(keys, "gateway.trusted_proxies")
+	}
 	return keys
 }
 

@@ -195,3 +195,69 @@ func TestToolLayers(t *testing.T) {
 		}
 	}
 }
+
+// tools.bash is an older name of tools.exec, in every layer and when a key is set; both in one group are refused.
+func TestOlderNameOfExec(t *testing.T) {
+	in := layer.Layers{
+		AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte("tools:\n  bash: {timeout: 5m, safeBins: [jq]}\n")},
+		Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\ntools:\n  bash:\n    timeout: 2m\n")},
+	}
+	data, err := layer.Set(in, "tools.exec.yield", "10s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "agent_id: a1\ntools:\n  bash:\n    timeout: 2m\n    yield: 10s\n"; string(data) != want {
+		t.Errorf("written %q, want %q", data, want)
+	}
+	in.Agent.Data = data
+	got, err := layer.Load(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"tools.exec.timeout": "2m config.yaml:4", "tools.exec.safe_bins": "[jq] theclaw.yaml:2", "tools.exec.yield": "10s config.yaml:5"} {
+		if v, ok := got.Get(key); !ok || v.Value+" "+v.Origin != want {
+			t.Errorf("%s: %+v, want %s", key, v, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"tools: {bash: {timeout: 5m}, exec: {yield: 10s}}\n": `"bash" and "exec" are two spellings of one key; keep one of them`,
+		"tools: {exec: {}, bash: {}}\n":                      `"exec" and "bash" are two spellings`,
+		"tools: {bash: {nosuch: 1}}\n":                       `unknown key "tools.exec.nosuch"`,
+		"approvals: ask\ntools: {bash: {security: deny}}\n":  "approvals is the older form of tools.exec.security",
+		"bash: {timeout: 5m}\n":                              `unknown key "bash"`,
+		"sandbox: {bash: {timeout: 5m}}\n":                   `unknown key "sandbox.bash"`,
+	} {
+		in.Agent.Data = []byte("agent_id: a1\n" + text)
+		if _, err := layer.Load(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// The addresses that are not public and that tools may reach are for theclaw.yaml: a program of the agent may be able to
+// change its config.yaml.
+func TestKeysOfHome(t *testing.T) {
+	for _, key := range []string{"tools.web_fetch.allow_private", "tools.http.allow_private"} {
+		_, tool, _ := strings.Cut(strings.TrimSuffix(key, ".allow_private"), ".")
+		text := "tools: {" + tool + ": {allowPrivate: [10.0.0.0/8]}}\n"
+		in := layer.Layers{AgentID: "a1", Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + text)}}
+		if _, err := layer.Load(in); err == nil || !strings.Contains(err.Error(), `config.yaml:2:`) || !strings.Contains(err.Error(), `"`+key+`" belongs in theclaw.yaml`) {
+			t.Errorf("%s in config.yaml: %v", key, err)
+		}
+		in.Agent.Data = []byte("agent_id: a1\n")
+		if _, err := layer.Set(in, key, "[10.0.0.0/8]"); err == nil || !strings.Contains(err.Error(), "belongs in theclaw.yaml") {
+			t.Errorf("%s is set: %v", key, err)
+		}
+		for _, home := range []string{text, "agents: {defaults: {" + strings.TrimSpace(text) + "}}\n", "agents: {list: [{id: a1, " + strings.TrimSpace(text) + "}]}\n"} {
+			in.Home = layer.File{Name: "theclaw.yaml", Data: []byte(home)}
+			got, err := layer.Load(in)
+			if err != nil {
+				t.Errorf("%s: %v", home, err)
+				continue
+			}
+			if v, _ := got.Get(key); v.Value != "['10.0.0.0/8']" {
+				t.Errorf("%s: %+v", home, v)
+			}
+		}
+	}
+}

@@ -97,6 +97,9 @@ func (h Home) LockFile() string { return filepath.Join(h.path, "run", "registry.
 // SandboxesDir holds the scratch directories of conversations in a sandbox.
 func (h Home) SandboxesDir() string { return filepath.Join(h.path, "sandboxes") }
 
+// ServersDir holds the directories of MCP servers, by agent and server.
+func (h Home) ServersDir() string { return filepath.Join(h.path, "mcp") }
+
 // HoldersDir holds one locked file for each living holder of leases.
 func (h Home) HoldersDir() string { return filepath.Join(h.path, "run", "holders") }
 
@@ -130,7 +133,7 @@ const JSON5Name = "theclaw.json5"
 // system allows is an error that says what to do.
 func (h Home) Socket(service string) (string, error) {
 	if !name(service, 32, "-") || service[0] < 'a' {
-		return "", fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is not a service name", service), "use registry, runner or deliverer")
+		return "", fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is not a service name", service), "use registry, runner, deliverer or gateway")
 	}
 	path := filepath.Join(h.path, "run", service+".sock")
 	if len(path) > maxSocketPath {

@@ -3,9 +3,9 @@
 //	agents/<id> --Put--> agents/.<id>.gone-<random> --Clear--> (absent)
 //
 // It promises that an agent exists completely or not at all, and that what a killed process
-// left can be found (Unfinished) and cleared, including what the settings place elsewhere: the
-// inbox, and the working directory among those that all runners share. The registry decides
-// who may remove an agent, and removes its rows.
+// left can be found (Unfinished) and cleared, including what lies elsewhere: the inbox, the
+// working directory among those that all runners share, the scratch directories of its sandboxes and the
+// directories of its MCP servers. The registry decides who may remove an agent, and removes its rows.
 package removal
 
 import (
@@ -16,11 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -72,8 +74,9 @@ func Unfinished(h *agentdir.Home) ([]Dir, error) {
 	return out, agentdir.Fault(err)
 }
 
-// Clear removes what was put away, and what lies elsewhere of it. It may be repeated.
-func Clear(h *agentdir.Home, g Dir) error {
+// Clear removes what was put away, and what lies elsewhere of it. It may be repeated. alone: the home has the directories
+// of all agents that use it.
+func Clear(h *agentdir.Home, g Dir, alone bool) error {
 	agents, err := os.OpenRoot(h.AgentsDir())
 	if err != nil {
 		return agentdir.Fault(err)
@@ -94,7 +97,60 @@ func Clear(h *agentdir.Home, g Dir) error {
 			}
 		}
 	}
+	if _, err := agents.Lstat(g.Agent); errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(clearScratch(h, g.Agent, alone), clearBelow(h.ServersDir(), func(name string) bool { return name == g.Agent })); err != nil {
+			return agentdir.Fault(fmt.Errorf("remove the scratch directories of agent %s: %w", g.Agent, err))
+		}
+	}
 	return agentdir.Fault(remove(agents, g.Name))
+}
+
+// clearScratch removes the scratch directories of an agent, and not the one that all agents share. Their names begin
+// like the key of what has them, so that one of a conversation may be of an agent whose id begins in the same way: it is
+// left where such an agent is there, or is not known.
+func clearScratch(h *agentdir.Home, id string, alone bool) error {
+	var others []string
+	if alone {
+		var err error
+		if others, err = h.IDs(); err != nil {
+			return err
+		}
+	}
+	own := config.Slug(config.ScopeKey(config.ScopeAgent, id, config.Conversation{}))
+	return clearBelow(h.SandboxesDir(), func(name string) bool {
+		return name == own || alone && mayHave(id, name) && !slices.ContainsFunc(others, func(other string) bool { return other != id && mayHave(other, name) })
+	})
+}
+
+// mayHave reports whether a scratch directory may be that of a conversation of an agent.
+func mayHave(id, name string) bool {
+	begin := config.Slug(config.ScopeKey(config.ScopeAgent, id, config.Conversation{}))
+	begin = begin[:len(begin)-len("-12345678")] // without the hash; what is left may be cut, too
+	return strings.HasPrefix(name, begin+"-")
+}
+
+// clearBelow removes the directories below one whose names are chosen.
+func clearBelow(dir string, chosen func(name string) bool) error {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if chosen(e.Name()) {
+			if err := remove(root, e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Workdir removes an agent's working directory from those that all runners have

@@ -3,10 +3,12 @@ package removal_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/removal"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -49,5 +51,66 @@ func TestWorkdir(t *testing.T) {
 		do(err)
 	} else if !fault.Is(err, fault.ReadOnly) || !strings.Contains(err.Error(), filepath.Join(shared, "a3")) {
 		t.Errorf("another user's: %v", err)
+	}
+}
+
+// S4-75: with an agent go its scratch directories and those of its MCP servers, and none that another agent may have, or that
+// all share. Where the home does not have all agents, only what certainly is the agent's own goes.
+func TestScratch(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		h, err := agentdir.OpenHome(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = h.Close() }()
+		scratch := func(id, key string) string {
+			c := config.Default()
+			c.AgentID, c.Sandbox.Scope, c.Sandbox.WorkspaceAccess = id, config.ScopeAgent, config.AccessNone
+			if key != "" {
+				c.Sandbox.Scope = config.ScopeSession
+			}
+			if key == config.ScopeShared {
+				c.Sandbox.Scope = config.ScopeShared
+			}
+			return filepath.Join(h.SandboxesDir(), c.SandboxAt(config.Conversation{Key: key}).Scratch)
+		}
+		goes := []string{scratch("a", ""), filepath.Join(h.ServersDir(), "a")}
+		stays := []string{
+			scratch("a", config.ScopeShared), scratch("a-b", ""), scratch("b", ""), scratch("b", "agent:b:telegram:group:1"), scratch("a-b", "agent:a-b:main"),
+			scratch("a", "agent:a:b:1"), // it may be one of a-b
+			filepath.Join(h.ServersDir(), "a-b"), filepath.Join(h.ServersDir(), "b"),
+		}
+		if session := scratch("a", "agent:a:telegram:group:1"); alone {
+			goes = append(goes, session)
+		} else {
+			stays = append(stays, session)
+		}
+		for _, dir := range slices.Concat(goes, stays, []string{h.AgentDir("a"), h.AgentDir("a-b"), h.AgentDir("b")}) {
+			if err := os.MkdirAll(filepath.Join(dir, "closed"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(filepath.Join(goes[0], "closed"), 0o500); err != nil {
+			t.Fatal(err)
+		}
+		gone, err := removal.Put(h, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // it may be repeated
+			if err := removal.Clear(h, gone, alone); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, dir := range goes {
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				t.Errorf("alone %t: %s is left: %v", alone, dir, err)
+			}
+		}
+		for _, dir := range stays {
+			if _, err := os.Stat(dir); err != nil {
+				t.Errorf("alone %t: %v", alone, err)
+			}
+		}
 	}
 }

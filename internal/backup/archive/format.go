@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -110,6 +111,9 @@ type Summary struct {
 	Missing   int       `json:"missing"`
 }
 
+// mediaFile is a file below media/.
+var mediaFile = regexp.MustCompile(`^[0-9a-f]{2}/[0-9a-f]{64}$`)
+
 // Split answers the agent of an entry and its path in the agent's directory, whose names
 // are bytes as the file system has them. What a backup never holds is refused: a tar is
 // input like any other.
@@ -129,6 +133,7 @@ func Split(name string) (id, rest string, err error) {
 	case !deep && (rest == "IDENTITY.md" || rest == "USAGE.md" || rest == "config.yaml"):
 	case (top == "memory" || top == "sessions") && below != "" && !strings.Contains(below, "/"):
 	case top == "memory" && path.Dir(below) == "past":
+	case top == "media" && mediaFile.MatchString(below):
 	case top == "workdir" && below != "":
 	default:
 		return "", "", bad

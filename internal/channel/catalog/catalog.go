@@ -18,6 +18,10 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/discord"
+	"github.com/theclaw/agents/internal/channel/plugin"
+	"github.com/theclaw/agents/internal/channel/slack"
+	"github.com/theclaw/agents/internal/channel/telegram"
 	"github.com/theclaw/agents/internal/channel/webhook"
 	"github.com/theclaw/agents/internal/channel/xgw"
 )
@@ -25,6 +29,10 @@ import (
 // Types are the types that entries of `channels:` can have, each in one line.
 var Types = []channel.Type{
 	webhook.Type,
+	discord.Type,
+	telegram.Type,
+	slack.Type,
+	plugin.Type,
 }
 
 // Check returns what of an entry of `channels:` is wrong (its attribute; empty for the
@@ -33,10 +41,10 @@ func Check(name string, d channel.Definition) (attribute, problem string) {
 	if channel.IsBuiltin(name) {
 		return "", fmt.Sprintf("%s is built in and needs no entry: remove this one, or give it another name", name)
 	}
-	if problem := d.CheckSecret(); problem != "" {
-		return "secret", problem
+	if attribute, problem := d.CheckSecrets(); problem != "" {
+		return attribute, problem
 	}
-	if t, ok := find(d.Type); ok {
+	if t, ok := Find(d.Type); ok {
 		return t.Check(d)
 	}
 	if channel.IsBuiltin(d.Type) {
@@ -45,7 +53,33 @@ func Check(name string, d channel.Definition) (attribute, problem string) {
 	return "type", fmt.Sprintf("type %q is not one of %s", channel.Clean(d.Type, 57), strings.Join(names(), ", "))
 }
 
-func find(name string) (channel.Type, bool) {
+// CheckAccount returns what of an account of the home is wrong, as [Check] does for the entries of
+// an agent. A type that this build does not know is no mistake: the account does not start.
+func CheckAccount(name string, d channel.Definition) (attribute, problem string) {
+	t, ok := Find(d.Type)
+	for _, a := range []struct {
+		key string
+		set bool
+	}{{"url", d.URL != ""}, {"allow_private", d.AllowPrivate}, {"secret", d.Secret != ""}, {"token", d.Token != ""}, {"app_token", d.AppToken != ""}, {"api", d.API != ""}, {"plugin", d.Plugin != ""}} {
+		if a.set && ok && !slices.Contains(t.Keys, a.key) {
+			return a.key, fmt.Sprintf("an account of type %s has no %s", d.Type, a.key)
+		}
+	}
+	if !ok || t.ReceivesOnly != nil && t.ReceivesOnly(d) {
+		return d.CheckSecrets()
+	}
+	return Check(name, d)
+}
+
+// Sends reports whether an account of the home can send: its type is known, and its entry says
+// where to.
+func Sends(d channel.Definition) bool {
+	t, ok := Find(d.Type)
+	return ok && (t.ReceivesOnly == nil || !t.ReceivesOnly(d))
+}
+
+// Find returns the type of a name.
+func Find(name string) (channel.Type, bool) {
 	i := slices.IndexFunc(Types, func(t channel.Type) bool { return t.Name == name })
 	if i < 0 {
 		return channel.Type{}, false
@@ -85,7 +119,7 @@ func Open(s channel.Settings, d channel.Deps) (*Catalog, error) {
 			errs = append(errs, fmt.Errorf("channels.%s: %s", channel.Clean(name, 64), problem))
 			continue
 		}
-		t, _ := find(def.Type)
+		t, _ := Find(def.Type)
 		opened, err := t.Open(name, def, d)
 		if err != nil {
 			errs = append(errs, err)

@@ -1,5 +1,6 @@
 // Package webhook delivers messages by HTTPS POST to a URL of the operator's
-// choice, and decides which addresses such a request may reach.
+// choice, decides which addresses such a request may reach, and reads the messages that
+// programs post to an account ([Verify], [Read]).
 //
 // Promises:
 //   - Every send opens a new connection, and the address is checked after name resolution,

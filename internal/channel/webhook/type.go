@@ -10,8 +10,11 @@ import (
 
 // Type is the webhook as a type of channel.
 var Type = channel.Type{
-	Name:  "webhook",
-	Check: check,
+	Name:         "webhook",
+	Kinds:        []string{"dm", "group"},
+	Keys:         []string{"url", "allow_private", "secret"},
+	Check:        check,
+	ReceivesOnly: func(d channel.Definition) bool { return d.URL == "" },
 	Open: func(name string, d channel.Definition, deps channel.Deps) (channel.Channel, error) {
 		return New(Config{Name: name, URL: d.URL, Secret: d.Secret, AllowPrivate: d.AllowPrivate}, deps.Resolve)
 	},

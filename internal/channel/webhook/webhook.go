@@ -12,11 +12,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
@@ -52,7 +50,7 @@ type Webhook struct {
 // restart.
 func New(cfg Config, resolve channel.Resolve) (*Webhook, error) {
 	d := channel.Definition{URL: cfg.URL, Secret: cfg.Secret, AllowPrivate: cfg.AllowPrivate}
-	problem := d.CheckSecret()
+	_, problem := d.CheckSecrets()
 	if problem == "" {
 		_, problem = check(d)
 	}
@@ -169,12 +167,13 @@ func (w *Webhook) header(ctx context.Context, m channel.Message, doc []byte) (ht
 			Fix: "set " + channel.Clean(w.cfg.Secret, 200), Err: err,
 		}
 	}
-	h.Set("X-TheClaw-Signature", sign(secret, time.Now(), doc))
+	h.Set(SignatureHeader, Sign(secret, time.Now(), doc))
 	return h, nil
 }
 
-// sign binds the time to the body, so that a recorded request grows stale.
-func sign(secret string, at time.Time, doc []byte) string {
+// Sign returns the signature of a body. It binds the time to it, so that a recorded request grows
+// stale.
+func Sign(secret string, at time.Time, doc []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(t + "."))
@@ -185,16 +184,14 @@ func sign(secret string, at time.Time, doc []byte) string {
 // post does one request. next is where a redirect leads; parent tells our own
 // stop from the timeout of this send.
 func (w *Webhook) post(parent, ctx context.Context, target *url.URL, header http.Header, doc []byte) (_ channel.Receipt, next *url.URL, _ error) {
-	var left atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(doc))
 	if err != nil {
 		return channel.Receipt{}, nil, w.redirectError("the address cannot be read")
 	}
 	req.Header = header
-	res, err := w.transport.RoundTrip(req)
+	res, left, err := channel.RoundTrip(w.transport, req)
 	if err != nil {
-		return channel.Receipt{}, nil, w.transportError(parent, err, left.Load())
+		return channel.Receipt{}, nil, w.transportError(parent, err, left)
 	}
 	defer res.Body.Close()
 	// An answer that breaks off has still answered: the status decides.

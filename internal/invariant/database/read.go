@@ -105,7 +105,7 @@ func (l *loader) each(table, columns, order string, fn func(scan func(...any) er
 func (l *loader) rows(table, columns, order string, dest []any, fn func(d *snapshot.DB)) error {
 	var agent, id string
 	of, by := "agent_id, thread_id, ", "agent_id, thread_id, "
-	if table == "origin" || table == "process" { // its rows are of inboxes
+	if slices.Contains([]string{"origin", "process", media}, table) { // its rows are of inboxes
 		of, by = "agent_id, 'inbox', ", "agent_id, "
 	}
 	return l.each(table, of+columns, by+order, func(scan func(...any) error) error {

@@ -139,6 +139,17 @@ func (l *loader) sessions(*snapshot.Home) error {
 			return err
 		}
 	}
+	if err := l.tx.QueryRow(l.ctx, "SELECT to_regclass('media') IS NOT NULL").Scan(&there); err != nil {
+		return err
+	}
+	var m snapshot.Media
+	if there {
+		if err := l.rows(media, "sha256, damaged", "sha256", []any{&m.SHA256, &m.Damaged}, func(d *snapshot.DB) {
+			d.Media = append(d.Media, m)
+		}); err != nil {
+			return err
+		}
+	}
 	var s snapshot.Session
 	return l.rows("session", "key, epoch, epoch_from, title, archived", "key", []any{&s.Key, &s.Epoch, &s.EpochFrom, &s.Title, &s.Archived}, func(d *snapshot.DB) {
 		own := s
@@ -146,6 +157,10 @@ func (l *loader) sessions(*snapshot.Home) error {
 		d.Session = &own
 	})
 }
+
+// media are the media of agents, and whether their data do not have their hash.
+const media = `(SELECT agent_id, sha256, encode(sha256(COALESCE((SELECT string_agg(p.data, ''::bytea ORDER BY p.n) FROM media_piece p
+	WHERE p.agent_id = m.agent_id AND p.sha256 = m.sha256), '')), 'hex') <> sha256 AS damaged FROM media m) AS media`
 
 // mark begins what PostgreSQL could not store as it is: a byte in two hex digits.
 const mark = "\x01"

@@ -14,7 +14,7 @@ import (
 var (
 	agents = regexp.MustCompile(`^agents/\.[a-z0-9][a-z0-9_-]{0,63}\.tmp-[a-z0-9]+$`)
 	copies = regexp.MustCompile(`^run/backup-[0-9]+$`)
-	file   = regexp.MustCompile(`^(\.events\.(db|jsonl)\.[0-9]+|\.salvage-[0-9]+|\..+\.(md|yaml)[0-9]+)$`)
+	file   = regexp.MustCompile(`^(\.events\.(db|jsonl)\.[0-9]+|\.salvage-[0-9]+|\.media-[0-9]+|\..+\.(md|yaml)[0-9]+)$`)
 )
 
 // Is reports whether a path, relative to the home and with slashes, is one. What an

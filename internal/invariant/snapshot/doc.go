@@ -98,6 +98,7 @@ type DB struct {
 	Deliveries    []Delivery // by event id
 	Origins       []Origin   // of an inbox, by inbox id
 	Processes     []Process  // of an inbox, by id
+	Media         []Media    // of an inbox, by hash
 	Session       *Session   // of a conversation; nil: it has none
 	Listed        []Session  // the list of sessions of an inbox, by thread
 	Epochs        []Epoch    // that began with an event of the conversation, by event id
@@ -231,6 +232,12 @@ type Origin struct {
 type Process struct {
 	ID, StepKey, State string
 	Seen               bool // no event is due at its end
+}
+
+// Media are media of an agent.
+type Media struct {
+	SHA256  string
+	Damaged bool // their data are not there, or do not have the hash
 }
 
 // Running reports whether it is not over.

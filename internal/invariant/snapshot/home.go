@@ -2,8 +2,11 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,6 +118,9 @@ func (a *Agent) read(ctx context.Context, home layout.Home, o Options, busy chan
 		return ReadDB(ctx, a.ID, threadID, dir, o)
 	}
 	a.Inbox = one("inbox", InboxDir(home, a.ID, o.UserHome))
+	for i := range a.Inbox.Media {
+		a.Inbox.Media[i].Damaged = !intact(a.Dir, a.Inbox.Media[i].SHA256, o.Live)
+	}
 	ids, err := threads(ctx, a.Dir)
 	if err != nil {
 		return err
@@ -132,6 +138,19 @@ func (a *Agent) read(ctx context.Context, home layout.Home, o Options, busy chan
 		})
 	}
 	return all.Wait()
+}
+
+// intact reports whether the file of media is there and has its hash. In a home at work, one that is not there may have
+// been removed since its row was read.
+func intact(agentDir, sum string, live bool) bool {
+	f, err := os.Open(filepath.Join(agentDir, "media", sum[:min(2, len(sum))], filepath.Base(sum)))
+	if err != nil {
+		return live && errors.Is(err, fs.ErrNotExist)
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return err == nil && hex.EncodeToString(h.Sum(nil)) == sum
 }
 
 // InboxDir is where an agent's inbox lies: where its settings say, else in the

@@ -113,6 +113,14 @@ func (l *loader) sessions() {
 			return err
 		})
 	}
+	if l.has("x_media") {
+		l.table("x_media", "SELECT sha256 FROM x_media ORDER BY sha256", func(scan func(...any) error) error {
+			var m Media
+			err := scan(&m.SHA256)
+			d.Media = append(d.Media, m)
+			return err
+		})
+	}
 	if l.has("x_session") {
 		l.table("x_session", "SELECT key, epoch, epoch_from, title, archived FROM x_session", func(scan func(...any) error) error {
 			s := Session{Thread: d.Thread}

@@ -1,7 +1,11 @@
-// Package worker runs the loop of a process that works under leases: it polls the
+// Package worker keeps the leases of a process that works under them.
+//
+// A [Worker] works on what is due: it polls the
 // registry for agents that have work, starts the work of each under its lease,
 // renews the lease meanwhile, and gives it back. The runner and the deliverer are
-// its two users; what they do under a lease is their [Work].
+// its two users; what they do under a lease is their [Work]. [Hold] is for a resource that
+// a process chooses, such as a channel account of a gateway: it waits until the lease is
+// free and keeps it, until the user gives it back. The rest of this page is about the Worker.
 //
 // # One lease
 //

@@ -170,12 +170,32 @@ func (w *Worker[W]) begin(t *Term[W], work W) {
 
 // release gives a lease back.
 func (w *Worker[W]) release(ctx context.Context, agentID string, l *registrypb.Lease) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-	defer cancel()
-	_, err := w.deps.Leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: l.GetResource(), Token: l.GetToken()})
-	if err != nil && !fault.Is(err, fault.LeaseLost) {
+	if err := release(ctx, w.deps.Leases, l); err != nil {
 		w.deps.Logger.Warn("lease not released", "agent_id", agentID, "fencing_token", l.GetToken(), "error", fault.Chain(err))
 	}
+}
+
+// release gives a lease back, also when ctx has ended. One that is lost is as good as given back.
+func release(ctx context.Context, leases Leases, l *registrypb.Lease) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	_, err := leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: l.GetResource(), Token: l.GetToken()})
+	if fault.Is(err, fault.LeaseLost) {
+		return nil
+	}
+	return err
+}
+
+// renew gives a lease one more ttl. An error that wraps lease.ErrLost is final.
+func renew(ctx context.Context, leases Leases, resource, holder string, token uint64) (*registrypb.RenewLeaseResponse, error) {
+	a, err := leases.RenewLease(ctx, &registrypb.RenewLeaseRequest{Resource: resource, Token: token, Holder: holder})
+	if fault.Is(err, fault.LeaseLost) {
+		return nil, fmt.Errorf("renew lease: %w: %w", lease.ErrLost, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("renew lease: %w", err)
+	}
+	return a, nil
 }
 
 // renewer carries the renewals of a term to the registry.
@@ -186,12 +206,9 @@ type renewer[W Work] struct {
 
 // Renew implements lease.Renewer.
 func (r renewer[W]) Renew(ctx context.Context, resource string, token uint64) (lease.RenewReply, error) {
-	a, err := r.w.deps.Leases.RenewLease(ctx, &registrypb.RenewLeaseRequest{Resource: resource, Token: token, Holder: r.w.cfg.Holder})
-	if fault.Is(err, fault.LeaseLost) {
-		return lease.RenewReply{}, fmt.Errorf("renew lease: %w: %w", lease.ErrLost, err)
-	}
+	a, err := renew(ctx, r.w.deps.Leases, resource, r.w.cfg.Holder, token)
 	if err != nil {
-		return lease.RenewReply{}, fmt.Errorf("renew lease: %w", err)
+		return lease.RenewReply{}, err
 	}
 	if runs := a.GetAbortRunIds(); len(runs) > 0 && r.w.deps.EndRuns != nil {
 		select {

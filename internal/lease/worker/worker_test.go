@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -35,6 +36,7 @@ type desk struct {
 	answers  []answer
 	acquire  func() (*pb.AcquireLeaseResponse, error)
 	acquired int
+	asked    []*pb.AcquireLeaseRequest
 	renewed  []uint64
 	released []uint64
 	renewErr error
@@ -59,9 +61,10 @@ func (d *desk) AcquireDueLease(ctx context.Context, in *pb.AcquireDueLeaseReques
 	}
 }
 
-func (d *desk) AcquireLease(context.Context, *pb.AcquireLeaseRequest, ...grpc.CallOption) (*pb.AcquireLeaseResponse, error) {
+func (d *desk) AcquireLease(_ context.Context, in *pb.AcquireLeaseRequest, _ ...grpc.CallOption) (*pb.AcquireLeaseResponse, error) {
 	d.mu.Lock()
 	d.acquired++
+	d.asked = append(d.asked, proto.CloneOf(in))
 	d.mu.Unlock()
 	return d.acquire()
 }

@@ -1,8 +1,10 @@
 package redact
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -79,6 +81,20 @@ func New(secrets ...string) *Redactor {
 	r := new(Redactor)
 	r.Add(secrets...)
 	return r
+}
+
+// Learn returns read, of which the redactor knows each result. A nil read always fails.
+func (r *Redactor) Learn(read func(ctx context.Context, ref string) (string, error)) func(ctx context.Context, ref string) (string, error) {
+	return func(ctx context.Context, ref string) (string, error) {
+		if read == nil {
+			return "", errors.New("no secrets can be read here")
+		}
+		secret, err := read(ctx, ref)
+		if err == nil {
+			r.Add(secret)
+		}
+		return secret, err
+	}
 }
 
 // Add registers secret values. Each is also found in its base64, URL-escaped and

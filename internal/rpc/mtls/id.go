@@ -16,7 +16,7 @@ type ID struct{ Domain, Name string }
 
 var (
 	domainRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`)
-	nameRule   = regexp.MustCompile(`^(owner|registry|(runner|deliverer)(-[a-z0-9]{1,16})?)$`)
+	nameRule   = regexp.MustCompile(`^(owner|registry|(runner|deliverer|gateway)(-[a-z0-9]{1,16})?)$`)
 )
 
 // String is the id as it stands in a certificate.
@@ -31,7 +31,7 @@ func NewID(domain, name string) (ID, error) {
 		return ID{}, fault.Usage(fmt.Sprintf("%.80q is not a trust domain", domain), "use lower-case letters, digits, dots and -, such as agents.example.org")
 	}
 	if !nameRule.MatchString(name) {
-		return ID{}, fault.Usage(fmt.Sprintf("%.80q is not the name of an identity", name), "use owner, registry, runner, deliverer, or runner-2 and the like")
+		return ID{}, fault.Usage(fmt.Sprintf("%.80q is not the name of an identity", name), "use owner, registry, runner, deliverer, gateway, or runner-2 and the like")
 	}
 	return ID{domain, name}, nil
 }

@@ -46,9 +46,15 @@ func Env() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=
 // seldom.
 func LauncherEnv() []string { return append(Env(), "GOMEMLIMIT=8MiB") }
 
+var called bool
+
+// Called reports whether the program has called Main, without which it must not start itself.
+func Called() bool { return called }
+
 // Main runs this process's role and does not return, or returns at once when it
 // has none.
 func Main() {
+	called = true
 	if len(os.Args) < 3 || os.Args[1] != marker {
 		return
 	}

@@ -29,6 +29,7 @@ const drainGrace = 500 * time.Millisecond
 type Collector struct {
 	readers, writers [2]*os.File
 	follow           [2]func([]byte)
+	filter           func(b []byte, end bool) []byte // of stderr
 	done             sync.WaitGroup
 
 	mu        sync.Mutex
@@ -85,6 +86,10 @@ func (o *Collector) Open() (stdout, stderr *os.File, err error) {
 // is called before Drain.
 func (o *Collector) Follow(stdout, stderr func([]byte)) { o.follow = [2]func([]byte){stdout, stderr} }
 
+// Filter replaces what comes on stderr before it is followed and collected. At the end it is called once more,
+// with end set, for what it has kept back. It is called before Drain.
+func (o *Collector) Filter(f func(b []byte, end bool) []byte) { o.filter = f }
+
 // Drain starts reading; the function it returns waits for the end. A straggler
 // that outlived its tree (level off) does not hold it up.
 func (o *Collector) Drain() func() {
@@ -94,10 +99,14 @@ func (o *Collector) Drain() func() {
 			b := make([]byte, 32<<10)
 			for {
 				n, err := o.readers[i].Read(b)
-				if o.follow[i] != nil && n > 0 {
-					o.follow[i](b[:n])
+				got := b[:n]
+				if i == 1 && o.filter != nil {
+					got = o.filter(got, err != nil)
 				}
-				o.add(i, b[:n])
+				if o.follow[i] != nil && len(got) > 0 {
+					o.follow[i](got)
+				}
+				o.add(i, got)
 				if err != nil {
 					return
 				}

@@ -9,9 +9,16 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// openSession decides which epoch of the conversation the event of a claim belongs to, before it
-// is recorded. A repeated claim does not come here: its event is recorded.
+// openSession decides which epoch of the conversation the event of a claim belongs to, and changes what
+// the event is to change, before it is recorded. A repeated claim does not come here: its event is recorded.
 func openSession(t *Thread, b store.Begin) {
+	openEpoch(t, b)
+	if s := b.Session.Patch.Apply(*t.Session); s != *t.Session {
+		t.Session, t.SessionSet = &s, true
+	}
+}
+
+func openEpoch(t *Thread, b store.Begin) {
 	reason, by := epochReason(t, *b.Session)
 	switch s := t.Session; {
 	case s == nil:
@@ -40,6 +47,8 @@ func epochReason(t *Thread, b store.BeginSession) (reason, by string) {
 	switch s := t.Session; {
 	case t.LastAt.IsZero():
 		return "", ""
+	case b.Reason != "":
+		return b.Reason, b.By
 	case s != nil && s.Pending != "":
 		return s.Pending, s.PendingBy
 	case t.LastAt.Before(b.Before):

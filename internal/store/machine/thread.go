@@ -215,11 +215,16 @@ type channelOf struct {
 	console bool // it is a client that watches: nothing is left to send
 	bootID  string
 	run     string // key of the turn whose reply it is
+	command bool   // it answers a chat command
 }
 
 // say appends a message of the agent once, with the delivery that sends it.
 func (t *Thread) say(key, content string, c channelOf) int64 {
-	id, fresh := t.once(key, store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: content})
+	e := store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: content}
+	if c.command {
+		e.Subtype = new(thread.SubtypeCommand)
+	}
+	id, fresh := t.once(key, e)
 	if fresh {
 		t.deliver(t.Appended[len(t.Appended)-1].Event, c)
 	}

@@ -163,9 +163,9 @@ func (n *Needs) journal(turn string, steps []store.Step, toolcalls map[string]st
 }
 
 // DurableRecord reports whether a record must be on disk before it is answered: after an
-// intent of class effect the outside world may change.
+// intent of class effect the outside world may change, and a message to the peer may be sent.
 func DurableRecord(rec store.Record) bool {
-	return slices.ContainsFunc(rec.Steps, func(s store.Step) bool { return s.State == store.StepIntent && s.Class == store.ClassEffect })
+	return len(rec.Says) > 0 && rec.Deliver && !rec.Console || slices.ContainsFunc(rec.Steps, func(s store.Step) bool { return s.State == store.StepIntent && s.Class == store.ClassEffect })
 }
 
 func toolcallKey(turn, step string) string { return turn + ":" + step }
@@ -268,7 +268,7 @@ func finish(t *Thread, fin store.Finish) (store.Finished, error) {
 	c := channelOf{deliver: fin.Deliver, console: fin.Console, bootID: fin.BootID}
 	switch fin.Fate {
 	case store.FateReplied:
-		c.run = fin.Key
+		c.run, c.command = fin.Key, fin.Command
 		r.ReplyID = t.say(fin.Key+":out", fin.Reply, c)
 	case store.FateDead:
 		r.ErrorID = t.record(fin.Key+":err", thread.SubtypeError, unanswered(fin.Record, r.InboundID))

@@ -126,7 +126,8 @@ func (m *pair) Begin(t *rapid.T) {
 	b := store.Begin{
 		Alone: pick(t, "alone", true, true, false), Tail: pick(t, "tail", 0, 1, 3, 50), Subscribe: flip(t, "subscribe"), Handler: pick(t, "handler", "h", "h", "g"),
 		Tuple: pick(t, "tuple", "", "t1"), Opening: pick(t, "opening", "", `{"decision":"route"}`), ReplyContext: "{}", Layers: []string{"memory/b", "memory/a"},
-		Session: pick(t, "session", nil, &store.BeginSession{Key: "agent:a:" + th}, &store.BeginSession{Key: "other", Idle: time.Nanosecond}, &store.BeginSession{Before: time.Now().Add(time.Hour)}),
+		Session: pick(t, "session", nil, &store.BeginSession{Key: "agent:a:" + th}, &store.BeginSession{Key: "other", Idle: time.Nanosecond}, &store.BeginSession{Before: time.Now().Add(time.Hour)}, &store.BeginSession{Key: "agent:a:" + th, Reason: store.EpochNew, By: "command"},
+			&store.BeginSession{Key: "agent:a:" + th, Patch: store.SessionPatch{Thinking: new("off")}}),
 	}
 	followers := m.followers(t, id)
 	m.both(t, "ensure", func(s *side) (any, error) { return s.Ensure(ctx, s.ref(th), "") })
@@ -204,8 +205,8 @@ func (m *pair) Finish(t *rapid.T) {
 	fin := store.Finish{
 		Fate:  pick(t, "fate", store.FateReplied, store.FateReplied, store.FateReplied, store.FateSilent, store.FateDead, store.FateAborted),
 		Reply: pick(t, "reply", words...), Apology: pick(t, "apology", "", "sorry"), Error: pick(t, "error", words...), Record: "{}",
-		Decision: pick(t, "decision", "", `{"decision":"skip"}`),
-		Deliver:  pick(t, "deliver", true, true, false), Console: pick(t, "console", false, false, true), BootID: "b1",
+		Decision: pick(t, "decision", "", `{"decision":"skip"}`), Command: pick(t, "command", false, false, true),
+		Deliver: pick(t, "deliver", true, true, false), Console: pick(t, "console", false, false, true), BootID: "b1",
 	}
 	fin.Steps, fin.Toolcalls = m.steps(t)
 	settle := flip(t, "settle")

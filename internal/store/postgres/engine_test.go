@@ -76,6 +76,7 @@ func TestContract(t *testing.T) {
 				`UPDATE thread SET last_at = to_char(last_at::timestamptz AT TIME ZONE 'UTC' - $1 * interval '1 ms', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') WHERE last_at <> ''`,
 				"UPDATE process SET started_at = started_at - $1, ended_at = CASE ended_at WHEN 0 THEN 0 ELSE ended_at - $1 END",
 				"UPDATE step SET recorded_at = recorded_at - $1",
+				"UPDATE media SET at = at - $1",
 			} {
 				exec(t, e.(noted).Engine, "a", sql, d.Milliseconds())
 			}

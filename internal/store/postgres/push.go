@@ -35,12 +35,16 @@ type pushStep struct {
 	inbox  bool
 	first  int64 // of the push that had the key before
 	newest int64 // state of the bindings
+	held   bool  // the lease of the reader
 	out    store.Appended
 }
 
 func (s *pushStep) Load(tx *unit.Tx) {
 	if s.o.Key != "" {
 		tx.Deduped(firstOf+s.o.Key, &s.first)
+	}
+	if s.o.Reader != nil {
+		tx.Held(*s.o.Reader, &s.held)
 	}
 	if s.o.Revision != 0 {
 		tx.ReadRaw(home.HoldRevision, nil, func(func(...any) error) error { return nil })
@@ -49,6 +53,9 @@ func (s *pushStep) Load(tx *unit.Tx) {
 }
 
 func (s *pushStep) Decide(ctx context.Context, tx *unit.Tx) error {
+	if s.o.Reader != nil && !s.held {
+		return unit.Lost(*s.o.Reader)
+	}
 	if s.first != 0 {
 		return s.repeated(ctx, tx)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
@@ -58,6 +59,8 @@ const (
 type Engine struct {
 	o    Options
 	pool *pool.Pool
+	// media is held for writing while media are removed, and for reading from the name of a file to its row.
+	media sync.RWMutex
 }
 
 var _ store.Engine = (*Engine)(nil)
@@ -83,7 +86,14 @@ func (e *Engine) Attach(h store.Hooks) {
 }
 
 // Home opens what is kept outside of threads; the caller closes it. The home's lock is held.
-func (e *Engine) Home(ctx context.Context) (store.Home, error) { return homedb.Open(ctx, e.o.Home) }
+func (e *Engine) Home(ctx context.Context) (store.Home, error) {
+	d, err := homedb.Open(ctx, e.o.Home)
+	if err != nil {
+		return nil, err
+	}
+	d.Live = e.live
+	return d, nil
+}
 
 // MakeInbox makes the inbox of a new agent in its directory.
 func (e *Engine) MakeInbox(dir string) error {
@@ -151,8 +161,8 @@ func view[T any](ctx context.Context, e *Engine, r store.Ref, fn func(*db.Tx) (T
 // the commit; x_fence closes it, because a newer holder seals this database
 // before it reads it, and the two transactions have an order.
 func (e *Engine) fence(tx *db.Tx, f store.Fence) error {
-	if err := e.o.Live(f.Resource, f.Token); err != nil {
-		return fmt.Errorf("%s token %d: %w", f.Resource, f.Token, store.ErrLeaseLost)
+	if err := e.live(f); err != nil {
+		return err
 	}
 	var seen int64
 	if _, err := tx.Row("SELECT token FROM x_fence WHERE resource = ?", []any{f.Resource}, &seen); err != nil {
@@ -166,6 +176,14 @@ func (e *Engine) fence(tx *db.Tx, f store.Fence) error {
 	}
 	_, err := tx.Exec("INSERT INTO x_fence(resource, token) VALUES(?,?) ON CONFLICT(resource) DO UPDATE SET token = excluded.token", f.Resource, int64(f.Token))
 	return err
+}
+
+// live refuses a token that is not the current one of a live lease.
+func (e *Engine) live(f store.Fence) error {
+	if e.o.Live(f.Resource, f.Token) != nil {
+		return fmt.Errorf("%s token %d: %w", f.Resource, f.Token, store.ErrLeaseLost)
+	}
+	return nil
 }
 
 // Ensure makes the thread when it is absent.

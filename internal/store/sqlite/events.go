@@ -24,6 +24,11 @@ func (e *Engine) Append(ctx context.Context, r store.Ref, events []store.NewEven
 				return err
 			}
 		}
+		if o.Reader != nil { // in the transaction: what the next holder stores comes after it
+			if err := e.live(*o.Reader); err != nil {
+				return err
+			}
+		}
 		list, duplicate, err := appendOnce(tx, r.IsInbox(), events, o)
 		if err != nil {
 			return err

@@ -101,6 +101,27 @@ var fences = map[string]func(*testing.T, *fixture){
 		ok(t, err)
 		equal(t, "seals of the inbox", s.Fences, map[string]uint64{runner.Resource: 1})
 	},
+	// What an account receives is stored while its lease is current, and no inbox is sealed: the next holder's
+	// messages may go elsewhere.
+	"a late reader stores nothing": func(t *testing.T, f *fixture) {
+		reader := store.Fence{Resource: "channel/tg", Token: 1}
+		push := func(key string) error {
+			_, err := f.Append(t.Context(), inboxA, []store.NewEvent{said(key)}, store.AppendOptions{Key: key, Reader: &reader})
+			return err
+		}
+		ok(t, push("1"))
+		f.revoke(reader.Resource, reader.Token)
+		is(t, push("1"), store.ErrLeaseLost)
+		is(t, push("2"), store.ErrLeaseLost)
+		equal(t, "events", len(f.all(t, inboxA)), 1)
+		reader.Token = 2
+		ok(t, push("1"))
+		ok(t, push("2"))
+		equal(t, "events", len(f.all(t, inboxA)), 2)
+		s, err := f.State(t.Context(), "a")
+		ok(t, err)
+		equal(t, "seals of the inbox", s.Fences, map[string]uint64{})
+	},
 	"pushes carry no lease": func(t *testing.T, f *fixture) {
 		f.open(t)
 		f.revoke(runner.Resource, 99)

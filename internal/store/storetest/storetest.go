@@ -43,7 +43,7 @@ type Suite struct {
 
 // Run runs the suite.
 func Run(t *testing.T, s Suite) {
-	for _, group := range []map[string]func(*testing.T, *fixture){events, fences, batches, turns, members, memories, sends, says, accounts, erasures, origins, sessions, processes} {
+	for _, group := range []map[string]func(*testing.T, *fixture){events, fences, batches, turns, members, memories, sends, says, accounts, erasures, origins, sessions, processes, media} {
 		for _, name := range slices.Sorted(maps.Keys(group)) {
 			t.Run(name, func(t *testing.T) {
 				if s.Bubble {

@@ -44,7 +44,10 @@ func (c Copies) Lay(ctx context.Context, home *agentdir.Home, agent string, with
 		if tokens, err = from.granted(ctx); err != nil {
 			return err
 		}
-		if err := m.arrive(ctx, dir, from, scratch, &Report{}); err != nil || !withWorkdir {
+		if err := m.arrive(ctx, dir, from, scratch, &Report{}); err != nil {
+			return err
+		}
+		if err := exportMedia(ctx, tx, agent, dir.Path); err != nil || !withWorkdir {
 			return err
 		}
 		_, err := exportWorkdir(ctx, tx, agent, dir.Path)
@@ -147,6 +150,9 @@ func (m Move) put(ctx context.Context, tx pgx.Tx) (left string, err error) {
 		return "", err
 	}
 	if err := to.wake(ctx); err != nil {
+		return "", err
+	}
+	if err := importMedia(ctx, tx, m.Agent, a.Path); err != nil {
 		return "", err
 	}
 	_, left, err = importWorkdir(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)})

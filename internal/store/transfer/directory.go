@@ -130,7 +130,7 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 		if err := tx.ChainForeign(); err != nil {
 			return err
 		}
-		for _, table := range slices.Concat([]string{schema.Erased}, schema.Origins, schema.Process, schema.Session) { // of the copy, which may have none
+		for _, table := range slices.Concat([]string{schema.Erased, schema.Media}, schema.Origins, schema.Process, schema.Session) { // of the copy, which may have none
 			if _, err := tx.Exec(table); err != nil {
 				return err
 			}

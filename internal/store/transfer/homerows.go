@@ -33,8 +33,8 @@ func openHome(ctx context.Context, at *agentdir.Home, create bool) (*homedb.DB, 
 }
 
 // importHomeRows copies an agent's rows in the tables of the home, its usage of today,
-// its approvals, its questions and its rules for commands, and the tools of MCP servers that the
-// database does not know, into the database. They create no message and lose none, so they are not
+// its approvals, its questions and its rules for commands, and the tools of MCP servers, cursors and pairings of
+// channel accounts that the database does not know, into the database. They create no message and lose none, so they are not
 // in the digest of a move. They are copied in the transaction of the move; a repeat
 // changes nothing.
 func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.Home) (err error) {
@@ -89,6 +89,20 @@ func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 	}
 	for _, p := range pins {
 		home.QueuePin(&b, p, "DO NOTHING")
+	}
+	cursors, err := h.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range cursors {
+		home.QueueCursor(&b, c, "DO NOTHING")
+	}
+	pairings, err := h.Pairings(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, p := range pairings {
+		home.QueuePairing(&b, p, "DO NOTHING")
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return unit.Problem(err)
@@ -146,7 +160,7 @@ func moveRules(agent string, from, to store.ExecPolicy, put func(store.ExecPolic
 }
 
 // exportHomeRows copies the usage of today, the approvals, the questions and the rules for commands of an agent, and
-// the tools of MCP servers that the home does not know, from the database into the home.
+// the tools of MCP servers, cursors and pairings that the home does not know, from the database into the home.
 func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.Home) (err error) {
 	var used []store.Used
 	found, err := tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", agent, today())
@@ -197,7 +211,21 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 	if err != nil {
 		return fmt.Errorf("read pins: %w", unit.Problem(err))
 	}
-	if len(used)+len(asked)+len(questions)+len(pins) == 0 && from.Version == 0 {
+	if found, err = tx.Query(ctx, "SELECT "+home.CursorColumns+" FROM cursor ORDER BY account, identity, name"); err != nil {
+		return unit.Problem(err)
+	}
+	cursors, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (store.Cursor, error) { return home.ScanCursor(row.Scan) })
+	if err != nil {
+		return fmt.Errorf("read cursors: %w", unit.Problem(err))
+	}
+	if found, err = tx.Query(ctx, "SELECT "+home.PairingColumns+" FROM pairing ORDER BY account, peer"); err != nil {
+		return unit.Problem(err)
+	}
+	pairings, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (store.Pairing, error) { return home.ScanPairing(row.Scan) })
+	if err != nil {
+		return fmt.Errorf("read pairings: %w", unit.Problem(err))
+	}
+	if len(used)+len(asked)+len(questions)+len(pins)+len(cursors)+len(pairings) == 0 && from.Version == 0 {
 		return nil
 	}
 	h, err := openHome(ctx, at, true)
@@ -219,6 +247,9 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 		}
 	}
 	if err := addPins(ctx, h, pins); err != nil {
+		return err
+	}
+	if err := addChannels(ctx, h, cursors, pairings); err != nil {
 		return err
 	}
 	to, err := h.ExecPolicy(ctx)
@@ -248,4 +279,32 @@ func addPins(ctx context.Context, h store.Pins, pins []store.Pin) error {
 		pins = pins[n:]
 	}
 	return nil
+}
+
+// addChannels adds the cursors and pairings that a home does not have.
+func addChannels(ctx context.Context, h store.Channels, cursors []store.Cursor, pairings []store.Pairing) error {
+	for _, c := range cursors {
+		have, err := h.Cursor(ctx, c.Account, c.Identity, c.Name)
+		if err == nil && have == "" {
+			err = h.PutCursor(ctx, c, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(pairings) == 0 {
+		return nil
+	}
+	return h.ChangePairings(ctx, "", nil, func(have []store.Pairing) ([]store.Pairing, error) {
+		known := map[[2]string]bool{}
+		for _, p := range have {
+			known[[2]string{p.Account, p.Peer}] = true
+		}
+		for _, p := range pairings {
+			if !known[[2]string{p.Account, p.Peer}] {
+				have = append(have, p)
+			}
+		}
+		return have, nil
+	})
 }

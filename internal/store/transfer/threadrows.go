@@ -69,6 +69,10 @@ func writeThreadRow(tx *db.Tx, r rows.Row) error {
 		if err := tx.MakeProcesses(); err != nil {
 			return err
 		}
+	case rows.Media:
+		if err := tx.MakeMedia(); err != nil {
+			return err
+		}
 	case rows.Step:
 		if v[len(v)-1] != int64(0) {
 			if err := tx.MarkExternal(); err != nil {

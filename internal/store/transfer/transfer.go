@@ -9,7 +9,7 @@
 //
 // What moves is all that decides what becomes of a message: the rows of every thread
 // with their ids, times, keys, hashes and uuids, the tokens of the leases, and the text
-// files (settings, identity, memory). The working directory goes as a snapshot, within
+// files (settings, identity, memory) and the media. The working directory goes as a snapshot, within
 // the agent's workdir.max_mib; sessions, which are made again, and logs stay where they are.
 //
 // An agent is moved completely or not at all. The package promises that the chain of every thread
@@ -102,6 +102,9 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 		if r.Workdir, r.Left, err = importWorkdir(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
 			return err
 		}
+		if err := importMedia(ctx, tx, m.Agent, a.Path); err != nil {
+			return err
+		}
 		return importHomeRows(ctx, tx, m.Agent, m.Home)
 	})
 	if err != nil {
@@ -133,6 +136,9 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 			return err
 		}
 		if r.Workdir, err = exportWorkdir(ctx, tx, m.Agent, dir.Path); err != nil {
+			return err
+		}
+		if err := exportMedia(ctx, tx, m.Agent, dir.Path); err != nil {
 			return err
 		}
 		if err := exportHomeRows(ctx, tx, m.Agent, m.Home); err != nil {

@@ -92,6 +92,16 @@ func pins() []store.Pin {
 	}
 }
 
+// cursor and pairing are of the account tg.
+func cursor() store.Cursor {
+	return store.Cursor{Account: "tg", Identity: "1", Name: "updates", Value: "42 \x00", At: time.UnixMilli(1764200000123)}
+}
+
+func pairing() store.Pairing {
+	at := time.UnixMilli(1764200000123)
+	return store.Pairing{Account: "tg", Peer: "1207 \x00", Type: "telegram", Name: "Bob", State: store.PairingApproved, Owner: true, CodeHash: "h", Expires: at, By: "owner", At: at, Messages: 2}
+}
+
 // live makes an agent and lets it live through most of what can happen to one.
 func (w *world) live(t *testing.T, id string) {
 	t.Helper()
@@ -113,6 +123,8 @@ func (w *world) live(t *testing.T, id string) {
 	}
 	ok(t, h.PutQuestion(ctx, question(id), ""))
 	ok(t, h.ChangePins(ctx, "github", func([]store.Pin) ([]store.Pin, error) { return pins(), nil }))
+	ok(t, h.PutCursor(ctx, cursor(), nil))
+	ok(t, h.ChangePairings(ctx, "tg", nil, func([]store.Pairing) ([]store.Pairing, error) { return []store.Pairing{pairing()}, nil }))
 	ok(t, h.SaveUsage(ctx, []store.Used{{Day: time.Now().UTC().Format(time.DateOnly), Agent: id, Peer: "p", Messages: 2}}))
 	ok(t, h.Close())
 	run, send := store.Fence{Resource: lease.AgentResource(id), Token: 3}, store.Fence{Resource: lease.DeliverResource(id), Token: 2}
@@ -365,6 +377,16 @@ func TestThereAndBack(t *testing.T) {
 	ok(t, err)
 	if !slices.EqualFunc(kept, pins(), func(a, b store.Pin) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
 		t.Errorf("pins %+v, want %+v", kept, pins())
+	}
+	cursors, err := h.Cursors(ctx)
+	ok(t, err)
+	if !slices.Equal(cursors, []store.Cursor{cursor()}) {
+		t.Errorf("cursors %+v, want %+v", cursors, cursor())
+	}
+	pairings, err := h.Pairings(ctx, "")
+	ok(t, err)
+	if !slices.Equal(pairings, []store.Pairing{pairing()}) {
+		t.Errorf("pairings %+v, want %+v", pairings, pairing())
 	}
 	if _, err := w.move("alice", true).ToHome(ctx); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("again: %v", err)

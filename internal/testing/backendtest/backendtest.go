@@ -81,6 +81,7 @@ type World struct {
 	Channels   registryv1.ChannelServiceClient
 	Sessions   registryv1.SessionServiceClient
 	Homes      registryv1.HomeServiceClient
+	Media      registryv1.MediaServiceClient
 	Stop       func() // ends it before the test does
 	as         func(rpc.Identity) grpc.ClientConnInterface
 	requests   int
@@ -93,6 +94,7 @@ func (w *World) connect(conn grpc.ClientConnInterface) {
 	w.Question, w.Pins = registryv1.NewQuestionServiceClient(conn), registryv1.NewPinServiceClient(conn)
 	w.Routing, w.Channels = registryv1.NewRoutingServiceClient(conn), registryv1.NewChannelServiceClient(conn)
 	w.Sessions, w.Homes = registryv1.NewSessionServiceClient(conn), registryv1.NewHomeServiceClient(conn)
+	w.Media = registryv1.NewMediaServiceClient(conn)
 }
 
 // As is the same registry for another caller than the owner; its streams stay the owner's.

@@ -24,9 +24,11 @@ import (
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/deliverer"
+	"github.com/theclaw/agents/services/gateway"
 	"github.com/theclaw/agents/services/registry"
 	"github.com/theclaw/agents/services/runner"
 )
@@ -48,13 +50,25 @@ var tables = map[string]struct {
 		registryv1.RegisterApprovalServiceServer(r, registryv1.UnimplementedApprovalServiceServer{})
 		registryv1.RegisterQuestionServiceServer(r, registryv1.UnimplementedQuestionServiceServer{})
 		registryv1.RegisterIdentityServiceServer(r, registryv1.UnimplementedIdentityServiceServer{})
+		registryv1.RegisterPinServiceServer(r, registryv1.UnimplementedPinServiceServer{})
+		registryv1.RegisterMediaServiceServer(r, registryv1.UnimplementedMediaServiceServer{})
+		registryv1.RegisterRoutingServiceServer(r, registryv1.UnimplementedRoutingServiceServer{})
+		registryv1.RegisterChannelServiceServer(r, registryv1.UnimplementedChannelServiceServer{})
+		registryv1.RegisterSessionServiceServer(r, registryv1.UnimplementedSessionServiceServer{})
+		registryv1.RegisterHomeServiceServer(r, registryv1.UnimplementedHomeServiceServer{})
+		registryv1.RegisterWorkdirServiceServer(r, registryv1.UnimplementedWorkdirServiceServer{})
 	}, []grpc.ServiceDesc{
 		registryv1.AgentService_ServiceDesc, registryv1.ThreadService_ServiceDesc, registryv1.LeaseService_ServiceDesc,
 		registryv1.TurnService_ServiceDesc, registryv1.DeliveryService_ServiceDesc, registryv1.ApprovalService_ServiceDesc, registryv1.QuestionService_ServiceDesc, registryv1.IdentityService_ServiceDesc,
+		registryv1.PinService_ServiceDesc, registryv1.MediaService_ServiceDesc, registryv1.RoutingService_ServiceDesc, registryv1.ChannelService_ServiceDesc, registryv1.SessionService_ServiceDesc, registryv1.HomeService_ServiceDesc, registryv1.WorkdirService_ServiceDesc,
 	}},
 	"runner": {runner.Policy(), func(r grpc.ServiceRegistrar) {
 		runnerv1.RegisterRunnerServiceServer(r, runnerv1.UnimplementedRunnerServiceServer{})
-	}, []grpc.ServiceDesc{runnerv1.RunnerService_ServiceDesc}},
+		runnerv1.RegisterToolServiceServer(r, runnerv1.UnimplementedToolServiceServer{})
+	}, []grpc.ServiceDesc{runnerv1.RunnerService_ServiceDesc, runnerv1.ToolService_ServiceDesc}},
+	"gateway": {gateway.Policy(), func(r grpc.ServiceRegistrar) {
+		gatewayv1.RegisterGatewayServiceServer(r, gatewayv1.UnimplementedGatewayServiceServer{})
+	}, []grpc.ServiceDesc{gatewayv1.GatewayService_ServiceDesc}},
 	"deliverer": {deliverer.Policy(), func(r grpc.ServiceRegistrar) {
 		delivererv1.RegisterDelivererServiceServer(r, delivererv1.UnimplementedDelivererServiceServer{})
 	}, []grpc.ServiceDesc{delivererv1.DelivererService_ServiceDesc}},
@@ -64,8 +78,16 @@ var tables = map[string]struct {
 // It is written down here a second time on purpose: a call that is added, or a rule
 // that is widened, has to be said twice.
 var workers = map[string][]string{
-	"runner":    {"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "GetTurnConfig", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval", "RequestQuestion", "AnswerQuestion"},
-	"deliverer": {"BeginDelivery", "FinishDelivery"},
+	"runner": {
+		"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "GetTurnConfig", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval", "RequestQuestion", "AnswerQuestion",
+		"ReportTools", "ListPins", "WriteMedia", "ReadMedia", "GetWorkdir", "CommitWorkdir", "ReadPieces", "WritePieces",
+	},
+	"deliverer": {"BeginDelivery", "FinishDelivery", "ReadMedia"},
+	"gateway": {
+		"AcceptMessages", "GetCursor", "PutCursor", "ListPairings", "ResolvePairing", "WriteMedia", "WatchApprovals", "ResolveApproval", "WatchQuestions",
+		"WatchHomeConfig", "GetTurn", "AcquireLease", "RenewLease", "ReleaseLease",
+		"GetAgentStatus", "GetSession",
+	},
 	"both": {
 		"GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig",
 		"EnsureThread", "PushEvents", "PeekEvents", "PopEvents", "AckEvents", "Subscribe", "Unsubscribe", "GetThread", "ListThreads", "WatchEvents",
@@ -95,7 +117,7 @@ func TestEveryCallRefusesEveryWrongCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"owner", "registry", "runner", "runner-2", "deliverer"} {
+	for _, name := range []string{"owner", "registry", "runner", "runner-2", "deliverer", "gateway"} {
 		if _, err := a.Issue(name, time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -128,9 +150,11 @@ func TestEveryCallRefusesEveryWrongCaller(t *testing.T) {
 			{name: "owner's token", role: "owner", creds: peer, auth: "Bearer " + token},
 			{name: "runner's token", role: "runner", creds: peer, auth: bearer(rpc.Identity{Kind: rpc.Service, Name: "runner"})},
 			{name: "deliverer's token", role: "deliverer", creds: peer, auth: bearer(rpc.Identity{Kind: rpc.Service, Name: "deliverer-2"})},
+			{name: "gateway's token", role: "gateway", creds: peer, auth: bearer(rpc.Identity{Kind: rpc.Service, Name: "gateway"})},
+			{name: "gateway's certificate", role: "gateway", tcp: true, creds: certificate(own, "gateway")},
 			{name: "no token", creds: peer},
 			{name: "old token", creds: peer, auth: "Bearer " + strings.Repeat("0", 64)},
-			{name: "unknown service's token", creds: peer, auth: bearer(rpc.Identity{Kind: rpc.Service, Name: "gateway"})},
+			{name: "unknown service's token", creds: peer, auth: bearer(rpc.Identity{Kind: rpc.Service, Name: "planner"})},
 			{name: "agent's token", creds: peer, auth: bearer(rpc.Identity{Kind: rpc.Agent, Name: "a1"})},
 			{name: "forged name", creds: peer, auth: strings.Replace(bearer(rpc.Identity{Kind: rpc.Service, Name: "runner"}), "service:runner", "service:deliverer", 1)},
 			{name: "owner's certificate", role: "owner", tcp: true, creds: certificate(own, "owner")},

@@ -24,6 +24,7 @@ type Client struct {
 	Deliveries registryv1.DeliveryServiceClient
 	Approvals  registryv1.ApprovalServiceClient
 	Questions  registryv1.QuestionServiceClient
+	Media      registryv1.MediaServiceClient
 	Routing    registryv1.RoutingServiceClient
 	Channels   registryv1.ChannelServiceClient
 	Sessions   registryv1.SessionServiceClient
@@ -37,8 +38,8 @@ func NewClient(registry, runner grpc.ClientConnInterface) Client {
 		Agents: registryv1.NewAgentServiceClient(registry), Threads: registryv1.NewThreadServiceClient(registry),
 		Leases: registryv1.NewLeaseServiceClient(registry), Turns: registryv1.NewTurnServiceClient(registry),
 		Deliveries: registryv1.NewDeliveryServiceClient(registry), Approvals: registryv1.NewApprovalServiceClient(registry),
-		Questions: registryv1.NewQuestionServiceClient(registry),
-		Routing:   registryv1.NewRoutingServiceClient(registry), Channels: registryv1.NewChannelServiceClient(registry),
+		Questions: registryv1.NewQuestionServiceClient(registry), Media: registryv1.NewMediaServiceClient(registry),
+		Routing: registryv1.NewRoutingServiceClient(registry), Channels: registryv1.NewChannelServiceClient(registry),
 		Sessions: registryv1.NewSessionServiceClient(registry), Homes: registryv1.NewHomeServiceClient(registry),
 		Runner: runnerv1.NewRunnerServiceClient(runner),
 	}

@@ -2,11 +2,13 @@ package world
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Sink is a receiver of webhooks in the test process: it outlives every agentd
@@ -20,13 +22,16 @@ type Sink struct {
 
 // Arrival is one request. The first five fields are the body's.
 type Arrival struct {
-	AgentID        string `json:"agent_id"`
-	ThreadID       string `json:"thread_id"`
-	EventID        int64  `json:"event_id"`
-	Text           string `json:"text"`
-	MaybeDuplicate bool   `json:"maybe_duplicate"`
-	Key            string `json:"-"` // of the header
-	Fence          string `json:"-"`
+	AgentID        string    `json:"agent_id"`
+	ThreadID       string    `json:"thread_id"`
+	EventID        int64     `json:"event_id"`
+	Text           string    `json:"text"`
+	MaybeDuplicate bool      `json:"maybe_duplicate"`
+	Key            string    `json:"-"` // of the header
+	Fence          string    `json:"-"`
+	Signature      string    `json:"-"`
+	Body           []byte    `json:"-"`
+	At             time.Time `json:"-"`
 }
 
 // Refused is the word in a text that a sink refuses permanently.
@@ -51,7 +56,11 @@ func (s *Sink) Config() string {
 // ServeHTTP keeps an arrival.
 func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var a Arrival
-	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &a)
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -60,8 +69,10 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.Key, a.Fence = r.Header.Get("Idempotency-Key"), r.Header.Get("X-TheClaw-Fence")
+	a.Signature, a.Body = r.Header.Get("X-TheClaw-Signature"), body
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	a.At = time.Now()
 	s.arrivals = append(s.arrivals, a)
 }
 

@@ -1,4 +1,4 @@
-// Package world provides the test world: the three real services of one home, on
+// Package world provides the test world: the real services of one home, on
 // real Unix sockets or in processes of their own, and a client's view of them.
 //
 // It exists for tests, drills and benchmarks, which is why it may import services. It
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -38,7 +39,9 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/internal/store/transfer"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	"github.com/theclaw/agents/services/deliverer"
+	"github.com/theclaw/agents/services/gateway"
 	"github.com/theclaw/agents/services/registry"
 	"github.com/theclaw/agents/services/runner"
 )
@@ -65,6 +68,13 @@ type Options struct {
 	// Traces answers what a service needs to be traced, by its name; nil: none are.
 	Traces func(name string) (t *tracing.Tracer, server, client stats.Handler)
 	Direct bool // workers call the registry without a socket, as in `agentd all`
+	// HTTP is the address of a gateway, such as 127.0.0.1:0; empty: there is none.
+	HTTP string
+	// Gateways is how many there are with HTTP, default 1: gateway at the last registry, gateway-2 at the one before.
+	Gateways int
+	// PublicURL and TrustedProxies are those of the gateway.
+	PublicURL      string
+	TrustedProxies []netip.Prefix
 }
 
 // World is a running home.
@@ -75,6 +85,8 @@ type World struct {
 	Engine    *sqlite.Engine // of a home
 	Runners   []*runner.Service
 	Deliverer delivererv1.DelivererServiceClient
+	Gateway   gatewayv1.GatewayServiceClient // of a world with one; the first of Gateways
+	Gateways  []Gateway
 	At        []Client // what a user calls at each registry; the first is Client
 
 	places []*place
@@ -84,7 +96,7 @@ type World struct {
 	once  sync.Once
 }
 
-// Start starts the three services; they end with the test, or with Stop.
+// Start starts the services; they end with the test, or with Stop.
 func Start(t testing.TB, o Options) *World {
 	t.Helper()
 	if o.Home == "" {
@@ -164,6 +176,19 @@ func (w *World) start(ctx context.Context) error {
 			return err
 		}
 		w.At = append(w.At, NewClient(owner, rconn))
+	}
+	if w.o.HTTP != "" {
+		for i := range max(w.o.Gateways, 1) {
+			name := "gateway"
+			if i > 0 {
+				name = fmt.Sprint("gateway-", i+1)
+			}
+			n := len(w.places)
+			if err := w.startGateway(w.places[(2*n-1-i%n)%n], name); err != nil {
+				return err
+			}
+		}
+		w.Gateway = w.Gateways[0]
 	}
 	w.Client = w.At[0]
 	w.Deliverer = delivererv1.NewDelivererServiceClient(dconn)
@@ -276,6 +301,32 @@ func (w *World) startDeliverer(p *place) error {
 	c.TTL = w.o.TTL
 	d := deliverer.New(c, deliverer.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
 	return w.serve(p, "deliverer", server, d.Register, deliverer.Policy(), d.Run)
+}
+
+// Gateway is one of a world.
+type Gateway struct {
+	gatewayv1.GatewayServiceClient
+	// Stop ends it in good order, which takes nothing else with it.
+	Stop func()
+}
+
+func (w *World) startGateway(p *place, name string) error {
+	_, server, client := w.o.Traces("gateway")
+	conn, holder, err := w.worker(p, name, client)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve})
+	if err != nil {
+		return err
+	}
+	if err := w.serve(p, name, server, g.Register, gateway.Policy(), g.Run); err != nil {
+		return err
+	}
+	stop := w.stops[len(w.stops)-1]
+	c, err := w.dial(p, name, rpc.Identity{}, nil)
+	w.Gateways = append(w.Gateways, Gateway{gatewayv1.NewGatewayServiceClient(c), stop})
+	return err
 }
 
 func (w *World) resolve(_ context.Context, ref string) (string, error) {

@@ -10,11 +10,14 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // stillness is how long an inbox is looked at before it is said to stand still.
@@ -80,6 +83,8 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
 	} else {
 		x.chosen(ctx, id, settings)
+		x.container(ctx, id, settings)
+		x.toolsOf(ctx, id, settings)
 	}
 	r, err := x.env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: id})
 	if err != nil {
@@ -124,6 +129,36 @@ func (x *examination) chosen(ctx context.Context, id string, settings *registry.
 		x.probe(ctx, c.provider, c.model, c.provider+" (of "+id+")")
 	case !known:
 		x.good("model", "%s, chosen by %s", cmp.Or(c.provider, x.byDefault)+"/"+cmp.Or(c.model, "its first model"), id)
+	}
+}
+
+// container checks docker for an agent whose settings choose it.
+func (x *examination) container(ctx context.Context, id string, settings *registry.GetAgentConfigResponse) {
+	if !slices.ContainsFunc(settings.GetValues(), func(v *registry.ConfigValue) bool { return v.GetKey() == "sandbox.driver" && v.GetValue() == "docker" }) {
+		return
+	}
+	// Of a group, which is in the sandbox where the main conversation may not be.
+	key := sessionkey.Key{Agent: id, Scope: sessionkey.Conversation, Type: "doctor", Kind: sessionkey.Group, Peer: "1"}
+	r, err := runner.NewToolServiceClient(x.env.Conn(command.Runner)).ListTools(ctx, &runner.ListToolsRequest{AgentId: id, SessionKey: key.String()})
+	if err != nil {
+		f := fault.From(err)
+		x.note("docker", problem, f.Fix, "%s: %s", id, f.What)
+		return
+	}
+	x.docker(id, r.GetSandbox())
+}
+
+// docker reports what a runner says of the container of an agent.
+func (x *examination) docker(id string, box *runner.SandboxInfo) {
+	switch {
+	case !box.GetSandboxed():
+		x.good("docker", "chosen by %s, which has its programs on the host", id)
+	case box.GetProblem() != "":
+		x.note("docker", problem, box.GetProblemFix(), "%s: its programs cannot run: %s", id, box.GetProblem())
+	default:
+		x.note("docker", warning, "set sandbox.driver to auto, unless programs need the image",
+			"%s: its programs run in a container, which is weaker than the sandbox of the runner: a process that leaves its process group lives until the container is removed, "+
+				"and a user who may use docker is root on the host", id)
 	}
 }
 

@@ -113,11 +113,16 @@ needs a decision is left to you. --dry-run shows what --fix would do.`,
 func (x *examination) run(ctx context.Context) {
 	x.directory(ctx)
 	x.disk()
+	x.scratch(ctx)
 	x.certs()
 	reachable := x.registry(ctx)
 	x.runner(ctx)
 	x.deliverer(ctx)
+	x.gateway(ctx)
 	if reachable {
+		x.people(ctx)
+		x.waits(ctx)
+		x.pins(ctx)
 		x.agents(ctx)
 	}
 	x.legacy(ctx, reachable)

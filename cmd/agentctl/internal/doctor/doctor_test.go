@@ -216,3 +216,22 @@ func TestThreadToolLogs(t *testing.T) {
 		t.Errorf("%v, %v, %+v", info, err, x.findings)
 	}
 }
+
+// S4-78: an agent with a container: that docker does not work is a problem, and that it is weaker is noted.
+func TestDocker(t *testing.T) {
+	for _, c := range []struct {
+		box           *runner.SandboxInfo
+		status, words string
+	}{
+		{&runner.SandboxInfo{Sandboxed: true, Level: "docker", Problem: "no docker", ProblemFix: "install docker"}, problem, "install docker"},
+		{&runner.SandboxInfo{Sandboxed: true, Level: "docker"}, warning, "root on the host"},
+		{&runner.SandboxInfo{Sandboxed: true, Level: "docker"}, warning, "leaves its process group"},
+		{&runner.SandboxInfo{}, ok, "on the host"},
+	} {
+		x := examine(t, t.TempDir())
+		x.docker("a1", c.box)
+		if !x.has(c.status, c.words) || len(x.findings) != 1 {
+			t.Errorf("%v: %+v", c.box, x.findings)
+		}
+	}
+}

@@ -23,9 +23,9 @@ func leaseCommand(e *command.Env) *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List which worker holds which lease",
-		Long: `List the leases: which runner processes the messages of which agent, and which deliverer
-sends its replies. The token rises with every grant; a write with an older token is
-refused.`,
+		Long: `List the leases: which runner processes the messages of which agent (agent/ID), which
+deliverer sends its replies (deliver/ID), and which gateway receives for which channel account
+(channel/NAME). The token rises with every grant; a write with an older token is refused.`,
 		Example: `  agentctl lease list
   agentctl lease list --json | jq '.[] | select(.live)'`,
 		RunE: func(c *cobra.Command, _ []string) error {

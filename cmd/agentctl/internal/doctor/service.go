@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	gateway "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
@@ -156,5 +157,39 @@ func (x *examination) deliverer(ctx context.Context) {
 		}
 		x.note("channel", warning, "repair the receiving system; sending resumes automatically",
 			"channel %s is %s, next probe in %s; its replies wait and are not lost", b.GetChannel(), b.GetState(), b.GetWait().AsDuration())
+	}
+}
+
+// gateway checks the accounts. A home without accounts needs no gateway.
+func (x *examination) gateway(ctx context.Context) {
+	info, err := x.env.Gateway().GetGatewayInfo(ctx, &gateway.GetGatewayInfoRequest{})
+	if err != nil {
+		f := fault.From(err)
+		if s, failed := x.env.HomeSettings(ctx); failed == nil && len(s.Accounts) > 0 {
+			x.note(command.Gateway, problem, f.Fix, "%s; what people write to the accounts waits at its sender", f.What)
+		}
+		return
+	}
+	x.serves(command.Gateway)
+	if p := info.GetSettingsProblem(); p != "" {
+		x.note(command.Gateway, warning, "see the log of the gateway", "changes of the settings do not arrive: %s", p)
+	}
+	list, err := x.env.Gateway().ListChannels(ctx, &gateway.ListChannelsRequest{})
+	if err != nil {
+		f := fault.From(err)
+		x.note(command.Gateway, problem, f.Fix, "%s", f.What)
+		return
+	}
+	if p := info.GetHttpProblem(); p != "" && len(list.GetChannels()) > 0 { // a home without accounts needs no address
+		x.note(command.Gateway, warning, "end what uses the address, or set gateway.http in theclaw.yaml, and start agentd again", "%s", p)
+	}
+	for _, c := range list.GetChannels() {
+		switch c.GetState() {
+		case gateway.ChannelState_CHANNEL_STATE_UP, gateway.ChannelState_CHANNEL_STATE_STARTING, gateway.ChannelState_CHANNEL_STATE_OFF,
+			gateway.ChannelState_CHANNEL_STATE_STANDBY: // another gateway receives
+		default:
+			x.note("channel", problem, "correct it; then 'agentctl channels restart "+c.GetName()+"'", "account %s is %s: %s",
+				c.GetName(), command.Word(c.GetState(), "CHANNEL_STATE_", "unknown"), c.GetWhat())
+		}
 	}
 }

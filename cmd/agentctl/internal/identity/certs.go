@@ -80,8 +80,8 @@ func initCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_MADE, "owner", "registry", "runner", "deliverer")
-			return issue(e, a, time.Duration(n)*day, "owner", "registry", "runner", "deliverer")
+			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_MADE, "owner", "registry", "runner", "deliverer", "gateway")
+			return issue(e, a, time.Duration(n)*day, "owner", "registry", "runner", "deliverer", "gateway")
 		},
 	}
 	domain = "theclaw.local"
@@ -94,7 +94,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 	var n int
 	c := &cobra.Command{
 		Use:   "issue NAME...",
-		Short: "Create a certificate for owner, registry, runner, deliverer ...",
+		Short: "Create a certificate for the owner or a service",
 		Example: `  agentctl certs issue runner-2
   agentctl certs issue owner --days 7`,
 		RunE: func(c *cobra.Command, names []string) error {

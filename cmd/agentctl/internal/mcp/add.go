@@ -157,7 +157,7 @@ func (a *addition) flow(words []string) (string, error) {
 
 func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server, flow string) error {
 	ctx := c.Context()
-	s, err := home(ctx, e)
+	s, err := e.HomeSettings(ctx)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ since the runner has started.`,
 }
 
 func rowsOf(ctx context.Context, e *command.Env, agent string) ([]row, error) {
-	s, err := home(ctx, e)
+	s, err := e.HomeSettings(ctx)
 	if err != nil || len(s.Servers) == 0 {
 		return []row{}, err
 	}

@@ -111,19 +111,6 @@ func pins(ctx context.Context, e *command.Env, server string) ([]tool, string, e
 	return toolsOf(r.GetPins()), r.GetDigest(), err
 }
 
-// home reads the settings of the home that are in force.
-func home(ctx context.Context, e *command.Env) (layer.HomeSettings, error) {
-	r, err := e.Homes().GetHomeConfig(ctx, &registry.GetHomeConfigRequest{})
-	if err != nil {
-		return layer.HomeSettings{}, err
-	}
-	s, err := layer.ReadHome(layer.File{Name: r.GetName(), Data: []byte(r.GetText())})
-	if err != nil {
-		return s, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, problem(err), "'agentctl config status' shows what is wrong")
-	}
-	return s, nil
-}
-
 // problem is the first problem of settings, without its place.
 func problem(err error) string {
 	if e, ok := errors.AsType[*layer.Error](err); ok && len(e.Problems) > 0 {
@@ -202,7 +189,7 @@ A call that it works on fails.`
 		Use: verb + " SERVER", Short: short, Long: long,
 		Example: "  agentctl mcp " + verb + " github --agent alice",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := home(c.Context(), e)
+			s, err := e.HomeSettings(c.Context())
 			if err != nil {
 				return err
 			}
@@ -257,7 +244,7 @@ are forgotten; what runs of it ends with the next turn of its agent.`,
 		Example: "  agentctl mcp remove github",
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, name := c.Context(), args[0]
-			s, err := home(ctx, e)
+			s, err := e.HomeSettings(ctx)
 			if err == nil {
 				_, err = server(s, name)
 			}

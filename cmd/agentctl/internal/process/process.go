@@ -8,6 +8,10 @@ package process
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,19 +24,25 @@ import (
 	processv1 "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 )
 
-var services = []string{command.Registry, command.Runner, command.Deliverer}
+var services = []string{command.Registry, command.Runner, command.Deliverer, command.Gateway}
 
 // Commands answers the commands of this package.
 func Commands(e *command.Env) []*cobra.Command {
 	return []*cobra.Command{readyCommand(e), logCommand(e), profileCommand(e)}
 }
 
-// chosen are the services that --service names, or all.
-func chosen(c command.Choice) []string {
-	if c.Value == "all" {
-		return services
+// chosen are the services that --service names, or all that the home has. Services that run
+// separately need no gateway: it counts where it has been started, or --gateway names one.
+func chosen(e *command.Env, c command.Choice) []string {
+	if c.Value != "all" {
+		return []string{c.Value}
 	}
-	return []string{c.Value}
+	target, err := e.Target(command.Gateway)
+	path, local := strings.CutPrefix(target, "unix://")
+	if _, absent := os.Stat(path); err == nil && local && e.Flags.Gateway == "" && errors.Is(absent, fs.ErrNotExist) {
+		return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return s == command.Gateway })
+	}
+	return services
 }
 
 func serviceFlag() command.Choice {
@@ -58,7 +68,7 @@ probe may call it every few seconds.`,
   agentctl ready --service registry --timeout 2s`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, whole := []state{}, true
-			for _, s := range chosen(service) {
+			for _, s := range chosen(e, service) {
 				st := check(c.Context(), e, s)
 				list, whole = append(list, st), whole && st.Ready
 			}
@@ -117,7 +127,7 @@ not respond are listed.`,
 					return command.Usage(c, "%.40q is no level: use debug, info, warn or error", args[0])
 				}
 			}
-			return turn(c.Context(), e, chosen(service), to)
+			return turn(c.Context(), e, chosen(e, service), to)
 		},
 	}
 	show.Flags().Var(&service, "service", "service to use")

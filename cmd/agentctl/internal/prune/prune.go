@@ -31,6 +31,7 @@ var kinds = []struct {
 	{registry.PruneKind_PRUNE_KIND_KEYS, "keys", "idempotency keys of pushes", "other agents' deliveries and retries are checked by them; dead letters"},
 	{registry.PruneKind_PRUNE_KIND_LINES, "lines", "rotated parts of events.jsonl", "the newest part of each thread"},
 	{registry.PruneKind_PRUNE_KIND_LOGS, "logs", "rotated parts of logs", ""},
+	{registry.PruneKind_PRUNE_KIND_MEDIA, "media", "images and other media", "younger events or results of steps refer to them"},
 }
 
 // row is a kind for programs.
@@ -51,7 +52,8 @@ func Command(e *command.Env) *cobra.Command {
 		Short: "Remove old data that is no longer needed",
 		Long: `Show the old data of one agent, or of all, that is no longer needed, and with --apply
 remove it: arguments and results of the steps of finished turns, idempotency keys of
-pushes, rotated parts of events.jsonl and of logs. The agents may run meanwhile.
+pushes, rotated parts of events.jsonl and of logs, and media. The agents may run
+meanwhile. Media to which nothing refers are removed an hour after they were written.
 
 Events, fates, turns, deliveries and the data of 'agentctl usage' are never removed. Old
 data that is kept is counted, with the reason. A push repeated with a removed key is a new

@@ -108,10 +108,14 @@ func Install(ctx context.Context, e *command.Env) (changed bool, path string, er
 	if _, err := find(e, "systemctl"); err != nil { // before anything is written
 		return false, "", err
 	}
-	text := unit(program, home.Path())
+	line, err := profileLine(e)
+	if err != nil {
+		return false, "", err
+	}
+	text := unit(program, line)
 	switch old, err := os.ReadFile(path); {
 	case err == nil && string(old) == text:
-	case err == nil && !bytes.Contains(old, []byte("\n"+homeLine(home.Path())+"\n")):
+	case err == nil && !ofHome(e, home.Path(), string(old)):
 		return false, path, fault.New(codes.AlreadyExists, fault.InvalidArgument, path+" is the service of another home",
 			"remove it with 'agentctl service uninstall', then install this one")
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -144,7 +148,7 @@ func Installed(e *command.Env) bool {
 		return false
 	}
 	old, err := os.ReadFile(path)
-	return err == nil && bytes.Contains(old, []byte("\n"+homeLine(home.Path())+"\n"))
+	return err == nil && ofHome(e, home.Path(), string(old))
 }
 
 // Active reports whether the service of this home runs.
@@ -176,11 +180,26 @@ func unitFile(e *command.Env) (string, error) {
 
 func homeLine(home string) string { return "Environment=" + quote("THECLAW_HOME="+home) }
 
+// profileLine names the profile, too: it has a default port of its own.
+func profileLine(e *command.Env) (string, error) {
+	variables, err := e.HomeVariables()
+	for i, v := range variables {
+		variables[i] = quote(v)
+	}
+	return "Environment=" + strings.Join(variables, " "), err
+}
+
+// ofHome reports whether a unit is of the home; earlier builds wrote no profile into it.
+func ofHome(e *command.Env, home, text string) bool {
+	line, err := profileLine(e)
+	return err == nil && (strings.Contains(text, "\n"+line+"\n") || strings.Contains(text, "\n"+homeLine(home)+"\n"))
+}
+
 // unit is the text of the unit file.
-func unit(program, home string) string {
+func unit(program, environment string) string {
 	return `# Written by 'agentctl service install'; 'agentctl service uninstall' removes it.
 [Unit]
-Description=TheClaw agents: registry, runner and deliverer
+Description=TheClaw agents: registry, runner, deliverer and gateway
 # A broken configuration must not spin, but a machine that was down must come back
 # without a person: at most 10 starts in 5 minutes.
 StartLimitIntervalSec=5min
@@ -189,7 +208,7 @@ StartLimitBurst=10
 [Service]
 Type=exec
 ExecStart=` + quote(program) + ` all
-` + homeLine(home) + `
+` + environment + `
 # Keys of model providers that providers.yaml names as env:NAME, one NAME=value a line.
 EnvironmentFile=-%E/theclaw/environment
 UMask=0077

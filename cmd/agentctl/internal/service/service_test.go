@@ -31,12 +31,12 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/bin/true", program} {
-		if out := verify(Unit, unit(path, `/home/u/my claw%n$x`)); out != "" {
+		if out := verify(Unit, unit(path, homeLine(`/home/u/my claw%n$x`))); out != "" {
 			t.Errorf("%s: %s", path, out)
 		}
 	}
 	// And this is what it looks like when a key is wrong.
-	if out := verify(Unit, strings.Replace(unit("/bin/true", "/h"), "KillMode", "KillingMode", 1)); !strings.Contains(out, "KillingMode") {
+	if out := verify(Unit, strings.Replace(unit("/bin/true", homeLine("/h")), "KillMode", "KillingMode", 1)); !strings.Contains(out, "KillingMode") {
 		t.Errorf("a wrong key is not reported: %q", out)
 	}
 }

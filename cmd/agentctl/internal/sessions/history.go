@@ -15,7 +15,7 @@ import (
 )
 
 // historyFilter selects the messages of a conversation and the records that begin its epochs.
-const historyFilter = "type = '" + thread.TypeMessage + "' OR (type = '" + thread.TypeRecord + "' AND subtype = '" + thread.SubtypeSession + "')"
+const historyFilter = "type = '" + thread.TypeMessage + "' OR (type = '" + thread.TypeRecord + "' AND subtype IN ('" + thread.SubtypeSession + "', '" + thread.SubtypeCommand + "'))"
 
 // said is a message of a conversation, or the beginning of an epoch, for programs: SessionID,
 // Reason and By are there for a beginning alone.
@@ -100,7 +100,7 @@ func history(ctx context.Context, e *command.Env, s *registry.Session, after int
 
 func saidOf(ev *registry.Event) said {
 	m := said{EventID: ev.GetId(), CreatedAt: ev.GetCreatedAt(), Source: ev.GetSource()}
-	if ev.GetType() == thread.TypeMessage {
+	if ev.GetType() == thread.TypeMessage || ev.GetSubtype() == thread.SubtypeCommand {
 		m.Text = message.Text(ev.GetContent())
 		return m
 	}

@@ -157,10 +157,19 @@ func homeExample(s config.Setting) string {
 	if !nested {
 		return s.Key + ": " + s.Example
 	}
-	path := strings.Split(strings.NewReplacer(config.AccountName, "tg", config.ChannelName, "github").Replace(s.Key), ".")
+	path := strings.Split(strings.NewReplacer(config.AccountName, "tg", config.ChannelName, sample(group)).Replace(s.Key), ".")
 	line := path[len(path)-1] + ": " + s.Example
 	if group == "channels" && len(path) == 3 && path[2] != "type" {
-		line = "type: telegram, " + line // it is required
+		of := "telegram"
+		switch path[2] { // of one type alone
+		case "url", "allow_private", "secret":
+			of = "webhook"
+		case "app_token":
+			of = "slack"
+		case "plugin":
+			of = "plugin"
+		}
+		line = "type: " + of + ", " + line // it is required
 	}
 	if group == "mcp" && len(path) == 4 {
 		switch path[3] { // a server has a command or a URL, and headers are for a URL
@@ -171,10 +180,28 @@ func homeExample(s config.Setting) string {
 			line = "command: [github-mcp-server, stdio], " + line
 		}
 	}
+	if group == "tools" && len(path) == 4 && path[1] == "programs" {
+		for _, required := range []string{"description: Makes a small copy of a picture.", `argv: [convert, "{file}", small.png]`} {
+			if name, _, _ := strings.Cut(required, ":"); name != path[3] {
+				line = required + ", " + line
+			}
+		}
+		if path[3] != "schema" && path[3] != "input" { // a word with {file} needs the argument
+			line += ", schema: {properties: {file: {type: string}}}"
+		}
+	}
 	for i := len(path) - 2; i >= 0; i-- {
 		line = path[i] + ": {" + line + "}"
 	}
 	return line
+}
+
+// sample is the name of an entry of the home in an example.
+func sample(group string) string {
+	if group == "tools" {
+		return "resize"
+	}
+	return "github"
 }
 
 // brief is the first sentence of a text.

@@ -108,7 +108,7 @@ func TestCompletion(t *testing.T) {
 		command, typed, want string
 		args                 []string
 	}{
-		{"get", "sandbox.", "sandbox.mode sandbox.level sandbox.scope sandbox.workspace_access sandbox.network", []string{"alice"}},
+		{"get", "sandbox.docker.p", "sandbox.docker.prune.idle sandbox.docker.prune.max_age", []string{"alice"}},
 		{"set", "agent", "", []string{"alice"}},
 		{"get", "agent", "agent_id", []string{"alice"}},
 		{"set", "cha", "", []string{"alice"}},

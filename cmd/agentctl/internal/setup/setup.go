@@ -3,7 +3,7 @@
 //
 //	provider, key, model --one call in a temporary home--> refused: nothing was written
 //	        |accepted
-//	   NAME.key, providers.yaml --> service, or agentd as a child --> agent --> chat
+//	   NAME.key, providers.yaml --> service, or agentd as a child --> agent --> account --> chat
 //
 // It promises that the key is printed nowhere and is in no argument of a process, that an
 // interruption leaves each file complete or as it was, and that a second run with the same
@@ -54,17 +54,20 @@ type options struct {
 	provider, baseURL, model, agent string
 	keyVariable, keyFile            string
 	fromFile, fromVariable          bool
+	chat                            chatAccount
 }
 
 // Command answers the command setup.
 func Command(e *command.Env) *cobra.Command {
 	o := options{agent: up.Admin}
 	c := &cobra.Command{
-		Use:   "setup",
-		Short: "Set up a model and the first agent, and talk to it",
+		Use:     "setup",
+		Aliases: []string{"onboard"},
+		Short:   "Set up a model, the first agent and a chat platform",
 		Long: `Ask for a model provider and its key, test the key with one small call, store it in the
 home with mode 0600, create and start the first agent, offer to run the services in the
-background, and start a chat. Without a key the built-in offline stand-in answers.
+background, add an account of a chat platform, and start a chat. Without a key the built-in
+offline stand-in answers.
 
 With --yes nothing is asked: the flags give the answers, and what they leave out has its default.
 Then each line of standard input is a message, as with 'agentctl up'. Nothing is written
@@ -72,6 +75,7 @@ before the key was accepted; a second run with the same answers changes nothing.
 		Example: `  agentctl setup
   agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY
   agentctl setup --yes --provider anthropic --key-file key.txt --service
+  agentctl setup --yes --channel telegram --token-env TG_TOKEN --owner 1207
   printf 'hello\n' | agentctl setup --yes`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.fromFile, o.fromVariable = c.Flags().Changed("key-file"), c.Flags().Changed("key-from-env")
@@ -89,6 +93,11 @@ before the key was accepted; a second run with the same answers changes nothing.
 	command.TextFlag(f, &o.baseURL, "base-url", command.URL, "address of the provider, for a server of your own")
 	command.TextFlag(f, &o.model, "model", command.Model, "model (default: that of the provider)")
 	command.TextFlag(f, &o.agent, "agent", command.NewAgent, "id of the first agent")
+	command.TextFlag(f, &o.chat.kind, "channel", command.Platform, "chat platform to write from, such as telegram")
+	command.TextFlag(f, &o.chat.tokenVariable, "token-env", command.Variable, "read its token from this environment variable, and store it")
+	command.TextFlag(f, &o.chat.appTokenVariable, "app-token-env", command.Variable, "the same for the second token, of a platform that has two")
+	command.TextFlag(f, &o.chat.api, "api", command.URL, "address of the platform, for a server of its protocol elsewhere")
+	command.TextFlag(f, &o.chat.owner, "owner", command.PlatformID, "id at the platform of the person who owns the agents")
 	f.BoolVar(&o.service, "service", false, "run the services in the background, with systemd")
 	f.BoolVar(&o.noChat, "no-chat", false, "do not start a chat")
 	f.BoolVar(&o.replace, "replace", false, "replace a providers.yaml that says something else")
@@ -104,6 +113,8 @@ func (o *options) check(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "--key-file and --key-from-env exclude each other")
 	case o.provider == "" && (o.fromFile || o.fromVariable || o.baseURL != "" || o.model != ""):
 		return command.Usage(c, "--provider is missing")
+	case o.chat.kind == "" && o.chat.flag() != "":
+		return command.Usage(c, "%s is of the account of --channel, which is missing", o.chat.flag())
 	case !o.yes && in == nil:
 		return command.Usage(c, "setup asks questions, and standard input is not a terminal: give --yes and flags")
 	}
@@ -154,6 +165,9 @@ func run(ctx context.Context, e *command.Env, o options) (err error) {
 		return err
 	}
 	e.Note("the agent %s is started", o.agent)
+	if err := connect(ctx, e, &o, home.Path()); err != nil {
+		return err
+	}
 	if c.keep {
 		info, err := e.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{}, grpc.WaitForReady(true))
 		if err != nil {
@@ -352,10 +366,15 @@ func readKey(ctx context.Context, e *command.Env, o *options, needed bool) (stri
 		}
 	}
 	key = strings.TrimSpace(key)
-	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if !isSecret(key) {
 		return "", fault.New(codes.FailedPrecondition, fault.ModelAuth, "that is not a key: it has blanks or line breaks, or is longer than 8 KiB", "copy the key alone")
 	}
 	return key, nil
+}
+
+// isSecret reports whether a text can be a key or a token.
+func isSecret(s string) bool {
+	return len(s) <= maxKey && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 // trial runs agentd on an empty home of its own while do works: nothing that setup tries

@@ -106,7 +106,7 @@ func (b *bundle) versions(ctx context.Context) []byte {
 	} else {
 		fmt.Fprintf(&out, "agentd    %s: %s", path, output(ctx, path, "--version"))
 	}
-	for _, name := range []string{command.Registry, command.Runner, command.Deliverer} {
+	for _, name := range []string{command.Registry, command.Runner, command.Deliverer, command.Gateway} {
 		p, err := b.env.Process(name).GetProcess(ctx, &process.GetProcessRequest{})
 		if err != nil {
 			fmt.Fprintf(&out, "%-9s %s\n", name, fault.Line(err))

@@ -22,6 +22,7 @@ type place struct {
 	Workspace    string `json:"workspace"`
 	Network      string `json:"network"`
 	HostCommands string `json:"host_commands"`
+	Problem      string `json:"problem"`
 }
 
 func sandboxCommand(e *command.Env) *cobra.Command {
@@ -49,6 +50,9 @@ and what decides about commands on the host.`,
 				return err
 			}
 			p := placeOf(r.GetSandbox())
+			if p.Problem != "" {
+				e.Note("%s - %s", screen.Line(p.Problem), screen.Line(r.GetSandbox().GetProblemFix()))
+			}
 			return e.Show(p, args[0], "%s", screen.Line(p.String()))
 		},
 	}
@@ -58,7 +62,7 @@ and what decides about commands on the host.`,
 func placeOf(s *runner.SandboxInfo) place {
 	return place{
 		Sandboxed: s.GetSandboxed(), Mode: s.GetMode(), Why: s.GetWhy(), Driver: s.GetLevel(), Scope: s.GetScope(), ScopeKey: s.GetScopeKey(),
-		Workspace: s.GetWorkspace(), Network: s.GetNetwork(), HostCommands: s.GetHostCommands(),
+		Workspace: s.GetWorkspace(), Network: s.GetNetwork(), HostCommands: s.GetHostCommands(), Problem: s.GetProblem(),
 	}
 }
 

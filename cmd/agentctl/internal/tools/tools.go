@@ -86,6 +86,7 @@ program that has the network.`,
 				t = screen.NewTable(e, "name", "class", "sends", "denied")
 			}
 			t.Then(func() {
+				containerNote(e, r.GetSandbox())
 				if hidden := len(r.GetTools()) - len(entries); hidden > 0 {
 					e.Note("%d more are denied; 'agentctl tools list %s --all' shows them", hidden, args[0])
 				}
@@ -138,10 +139,18 @@ func explainCommand(e *command.Env) *cobra.Command {
 					what += "; allowed by " + strings.Join(t.AllowedBy, ", ")
 				}
 			}
+			containerNote(e, r.GetSandbox())
 			return e.Show(t, t.Name, "%s   %s", screen.Line(t.Name), screen.Line(what))
 		},
 	}
 	return session(c, &key)
+}
+
+// containerNote notes that programs run in a container of docker.
+func containerNote(e *command.Env, s *runner.SandboxInfo) {
+	if s.GetLevel() == "docker" {
+		e.Note("programs run in a container (driver docker); see 'agentctl sandbox explain'")
+	}
 }
 
 // list asks the runner for the tools of an agent in a conversation, and for the sandbox in which they work.

@@ -28,6 +28,8 @@ type row struct {
 	AgentID      string  `json:"agent_id"`
 	State        string  `json:"state"` // started, working, stopped or failed
 	Lag          int64   `json:"inbox_lag"`
+	Waits        int64   `json:"waits"`     // approvals and questions that wait for a person
+	Processes    int64   `json:"processes"` // in the background
 	Outbound     int64   `json:"outbound_lag"`
 	Dead         int64   `json:"dead_letters"`
 	Turns        int64   `json:"turns"`
@@ -57,6 +59,10 @@ func take(ctx context.Context, e *command.Env, now time.Time) (look, error) {
 	if over := len(agents) - MaxAgents; over > 0 {
 		agents, l.NotAsked = agents[:MaxAgents], over
 	}
+	waits, err := waiting(ctx, e)
+	if err != nil {
+		return look{}, err
+	}
 	rows := make([]row, len(agents))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
@@ -69,6 +75,7 @@ func take(ctx context.Context, e *command.Env, now time.Time) (look, error) {
 			if err != nil { // a broken agent is shown, not dropped
 				rows[i].State, rows[i].Problem = "failed", fault.From(err).What
 			}
+			rows[i].Waits = waits[a.GetAgentId()]
 			return nil
 		})
 	}
@@ -87,6 +94,8 @@ func take(ctx context.Context, e *command.Env, now time.Time) (look, error) {
 
 func (r *row) add(o row) {
 	r.Lag += o.Lag
+	r.Waits += o.Waits
+	r.Processes += o.Processes
 	r.Outbound += o.Outbound
 	r.Dead += o.Dead
 	r.Turns += o.Turns
@@ -94,6 +103,39 @@ func (r *row) add(o row) {
 	r.InputTokens += o.InputTokens
 	r.OutputTokens += o.OutputTokens
 	r.Errors += o.Errors
+}
+
+// maxPages bounds the pages of approvals and questions that are read.
+const maxPages = 10
+
+// waiting counts the approvals and questions that wait for a person, by agent.
+func waiting(ctx context.Context, e *command.Env) (map[string]int64, error) {
+	out := map[string]int64{}
+	for token, page := "", 0; page < maxPages; page++ {
+		r, err := e.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{State: registry.ApprovalState_APPROVAL_STATE_PENDING, PageSize: 1000, PageToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range r.GetApprovals() {
+			out[a.GetAgentId()]++
+		}
+		if token = r.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	for token, page := "", 0; page < maxPages; page++ {
+		r, err := e.Questions().ListQuestions(ctx, &registry.ListQuestionsRequest{State: registry.QuestionState_QUESTION_STATE_PENDING, PageSize: 1000, PageToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range r.GetQuestions() {
+			out[q.GetAgentId()]++
+		}
+		if token = r.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	return out, nil
 }
 
 func ask(ctx context.Context, e *command.Env, a *registry.Agent, now time.Time) (row, error) {
@@ -110,6 +152,17 @@ func ask(ctx context.Context, e *command.Env, a *registry.Agent, now time.Time) 
 		r.State = "working"
 	case s.GetAgent().GetStarted():
 		r.State = "started"
+	}
+	if s.GetHolder() != "" { // processes keep the lease
+		p, err := e.Turns().ListProcesses(ctx, &registry.ListProcessesRequest{AgentId: a.GetAgentId()})
+		if err != nil {
+			return r, err
+		}
+		for _, one := range p.GetProcesses() {
+			if one.GetEndedAt() == nil {
+				r.Processes++
+			}
+		}
 	}
 	if s.GetLastActivity() == nil || now.Sub(s.GetLastActivity().AsTime()) > window {
 		return r, nil

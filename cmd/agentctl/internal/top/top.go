@@ -23,8 +23,8 @@ func Command(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show the activity of all agents, continuously",
-		Long: `Show for each agent the waiting messages, the answers and tokens of the last minute, and
-the failures. At a terminal the list is refreshed every 2 seconds until q is pressed.
+		Long: `Show for each agent the waiting messages, the calls that wait for a person, the processes
+in the background, the answers and tokens of the last minute, and the failures. At a terminal the list is refreshed every 2 seconds until q is pressed.
 With --once, with --json and without a terminal it is printed once.`,
 		Example: `  agentctl top
   agentctl top --once --json | jq .total`,
@@ -50,11 +50,11 @@ With --once, with --json and without a terminal it is printed once.`,
 
 // cells are a row as it is shown.
 func (r row) cells() []any {
-	return []any{r.AgentID, r.State, r.Lag, r.Outbound, fmt.Sprintf("%.2f", r.TurnsPerS), r.InputTokens, r.OutputTokens, r.Errors, r.Dead, r.Problem}
+	return []any{r.AgentID, r.State, r.Lag, r.Waits, r.Processes, r.Outbound, fmt.Sprintf("%.2f", r.TurnsPerS), r.InputTokens, r.OutputTokens, r.Errors, r.Dead, r.Problem}
 }
 
 func (l look) table(e *command.Env) *screen.Table {
-	return screen.NewTable(e, "agent", "state", "lag", "out", "turns/s", "tok in", "tok out", "errors", "dead", "problem").
+	return screen.NewTable(e, "agent", "state", "lag", "waits", "procs", "out", "turns/s", "tok in", "tok out", "errors", "dead", "problem").
 		Drop("tok in", "tok out", "turns/s", "out", "problem", "errors")
 }
 

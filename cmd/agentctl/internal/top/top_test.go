@@ -53,7 +53,7 @@ func TestView(t *testing.T) {
 			t.Errorf("%d columns: %s", lipgloss.Width(l), l)
 		}
 	}
-	for _, title := range []string{"AGENT", "STATE", "LAG", "DEAD"} {
+	for _, title := range []string{"AGENT", "STATE", "LAG", "WAITS", "PROCS", "DEAD"} {
 		if !strings.Contains(strings.Join(lines, "\n"), " "+title) && !strings.Contains(strings.Join(lines, "\n"), "\n"+title) {
 			t.Errorf("no column %s in 60:\n%s", title, strings.Join(lines, "\n"))
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/theclaw/agents/cmd/internal/command"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -31,7 +33,7 @@ func (l *teller) tool(s *registry.Step, at time.Time, ms string) {
 		outcome, mood := toolOutcome(s.GetResult())
 		l.say(at, mood, "%s: %s in %s", name, outcome, ms)
 	}
-	for _, line := range l.asked[s.GetKey()] {
+	for _, line := range l.began[s.GetKey()] {
 		l.say(time.Time{}, Plain, "%s", line)
 	}
 	if with := l.together[s.GetKey()]; with != "" {
@@ -99,9 +101,9 @@ func completeOutput(result []byte) string {
 // maxPages bounds the pages of approvals and questions that are read.
 const maxPages = 10
 
-// asked are lines about the approvals and the questions of a turn, by the key of the step. The registry keeps them for some
-// days; what it does not have any more is left out.
-func asked(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]string, error) {
+// began are lines about what the calls of a turn have begun, by the key of the step: approvals, questions, and processes in
+// the background. The registry keeps them for some days; what it does not have any more is left out.
+func began(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]string, error) {
 	out := map[string][]string{}
 	add := func(key, format string, args ...any) {
 		if step, ok := strings.CutPrefix(key, t.GetKey()+":"); ok {
@@ -124,7 +126,7 @@ func asked(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]
 			if d := command.Word(a.GetDecision(), "APPROVAL_DECISION_", ""); d != "" && state == "used" {
 				state = "approved, " + d
 			}
-			add(a.GetKey(), "approval %s (%s): %s%s", a.GetApprovalId(), excerpt(a.GetReason()), state, by)
+			add(a.GetKey(), "approval %s (%s): %s%s%s", a.GetApprovalId(), excerpt(a.GetReason()), state, by, waited(a.GetRequestedAt(), a.GetEndedAt()))
 		}
 		if token = r.GetNextPageToken(); token == "" {
 			break
@@ -137,20 +139,50 @@ func asked(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]
 			return nil, err
 		}
 		for _, q := range r.GetQuestions() {
-			by, waited := "", ""
+			by := ""
 			if q.GetBy() != "" {
 				by = " by " + q.GetBy()
 			}
-			if q.GetEndedAt() != nil {
-				waited = ", it waited " + gap(when(q.GetRequestedAt()), when(q.GetEndedAt()))
-			}
-			add(q.GetKey(), "question %s: %s%s%s", q.GetQuestionId(), command.Word(q.GetState(), "QUESTION_STATE_", "unknown"), by, waited)
+			add(q.GetKey(), "question %s: %s%s%s", q.GetQuestionId(), command.Word(q.GetState(), "QUESTION_STATE_", "unknown"), by, waited(q.GetRequestedAt(), q.GetEndedAt()))
 		}
 		if token = r.GetNextPageToken(); token == "" {
 			break
 		}
 	}
+	r, err := e.Turns().ListProcesses(ctx, &registry.ListProcessesRequest{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId()})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range r.GetProcesses() {
+		add(p.GetStepKey(), "process %s: %s", p.GetId(), processEnd(p))
+	}
 	return out, nil
+}
+
+// waited is how long a person was waited for; empty: the wait goes on, or it is not known.
+func waited(from, to *timestamppb.Timestamp) string {
+	if to == nil {
+		return ""
+	}
+	return ", it waited " + gap(when(from), when(to))
+}
+
+// processEnd is how a process in the background has ended.
+func processEnd(p *registry.Process) string {
+	if p.GetEndedAt() == nil {
+		return "it runs since " + when(p.GetStartedAt()).UTC().Format(time.DateTime)
+	}
+	after := " after " + gap(when(p.GetStartedAt()), when(p.GetEndedAt()))
+	switch p.GetState() {
+	case registry.ProcessState_PROCESS_STATE_EXITED:
+		return fmt.Sprintf("ended with exit code %d%s", p.GetExit(), after)
+	case registry.ProcessState_PROCESS_STATE_KILLED:
+		return "was ended by a call, by a person or for its age" + after
+	case registry.ProcessState_PROCESS_STATE_LOST:
+		return "was ended by a restart" + after
+	default:
+		return "its state is not known to this program"
+	}
 }
 
 // hasTools reports whether a turn has called a tool.

@@ -51,7 +51,8 @@ func explainCommand(e *command.Env) *cobra.Command {
 		Use:   "explain ID MESSAGE",
 		Short: "Show what happened to one message",
 		Long: `Show the history of one message: when it arrived, which runner processed it, each model
-call and tool, what failed, the reply, and its delivery. For messages that were answered
+call and tool, whom a call waited for and how long, the processes that it left in the
+background, what failed, the reply, and its delivery. For messages that were answered
 together it shows which one has the reply and which were merged into it. MESSAGE is the
 id that send printed, or a run id.
 
@@ -76,13 +77,13 @@ apply_patch did, for 7 days. What commands changed is not recorded.`,
 				}
 			}
 			return e.Print(a, []string{r.GetTurn().GetKey()}, func() error {
-				var people map[string][]string
+				var lines map[string][]string
 				if hasTools(r.GetTurn()) {
-					if people, err = asked(c.Context(), e, r.GetTurn()); err != nil {
+					if lines, err = began(c.Context(), e, r.GetTurn()); err != nil {
 						return err
 					}
 				}
-				for _, l := range History(r.GetTurn(), people) {
+				for _, l := range History(r.GetTurn(), lines) {
 					fmt.Fprintln(e.Out, l.render(e))
 				}
 				if err := explainAgent(c, e, r.GetTurn()); err != nil || !diff {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -58,7 +59,7 @@ func (l Entry) render(e *command.Env) string {
 // teller collects a story.
 type teller struct {
 	lines    []Entry
-	asked    map[string][]string
+	began    map[string][]string
 	together map[string]string // by the key of a step, with which others it ran
 }
 
@@ -66,10 +67,10 @@ func (l *teller) say(at time.Time, mood Mood, format string, args ...any) {
 	l.lines = append(l.lines, Entry{at, fmt.Sprintf(format, args...), mood})
 }
 
-// History describes a turn in plain words, in chronological order. asked are lines about what people were asked, by the key
-// of the step.
-func History(t *registry.Turn, asked map[string][]string) []Entry {
-	l := teller{asked: asked, together: together(t.GetSteps())}
+// History describes a turn in plain words, in chronological order. began are lines about what its calls have begun, by the
+// key of the step.
+func History(t *registry.Turn, began map[string][]string) []Entry {
+	l := teller{began: began, together: together(t.GetSteps())}
 	day := ""
 	if q := when(t.GetQueuedAt()); !q.IsZero() {
 		day = " on " + q.UTC().Format(time.DateOnly) + " (times are UTC)"
@@ -87,6 +88,9 @@ func History(t *registry.Turn, asked map[string][]string) []Entry {
 		l.say(time.Time{}, Plain, "session %s, by revision %d of the bindings", t.GetSessionKey(), rev)
 	case t.GetSessionKey() != "":
 		l.say(time.Time{}, Plain, "session %s, decided with its push", t.GetSessionKey())
+	}
+	if c := t.GetCommand(); c != nil {
+		l.say(time.Time{}, Plain, "is the chat command /%s", strings.TrimSpace(c.GetName()+" "+screen.Line(c.GetArgs())))
 	}
 	if c := when(t.GetClaimedAt()); !c.IsZero() {
 		l.say(c, Plain, "claimed by a runner, %s after it was pushed", gap(t.GetQueuedAt().AsTime(), c))
@@ -158,6 +162,8 @@ func (l *teller) step(s *registry.Step) {
 	case registry.StepKind_STEP_KIND_COMPACTION:
 		u := s.GetUsage()
 		l.say(at, Plain, "%s: memory digested in %s, %d tokens in, %d out", s.GetKey(), ms, u.GetInput(), u.GetOutput())
+	case registry.StepKind_STEP_KIND_BLOCK:
+		l.say(at, Plain, "%s: %s of the answer queued to be sent while the model was writing", s.GetKey(), command.Count(blockLength(s), "character", "characters"))
 	case registry.StepKind_STEP_KIND_TOOL:
 		l.tool(s, at, ms)
 	case registry.StepKind_STEP_KIND_STEER:
@@ -165,6 +171,15 @@ func (l *teller) step(s *registry.Step) {
 	default:
 		l.say(at, Plain, "%s: %s", s.GetKey(), command.Word(s.GetState(), "STEP_STATE_", "unknown"))
 	}
+}
+
+// blockLength is how many characters of an answer a block holds.
+func blockLength(s *registry.Step) int {
+	var b struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(s.GetResult(), &b) // of what is not one, none
+	return utf8.RuneCountInString(b.Text)
 }
 
 // program tells of a call of a program that runs its tools itself.

@@ -226,6 +226,10 @@ func TestStoryOfARoute(t *testing.T) {
 	if got := told(turn); strings.Contains(got, "account") || !strings.Contains(got, "session agent:a1:telegram:tg:dm:7, decided with its push\n") {
 		t.Errorf("named by its sender:\n%s", got)
 	}
+	turn.Command = &registry.ChatCommand{Name: "model", Args: "work/m\n2"}
+	if got := told(turn); !strings.Contains(got, "is the chat command /model work/m") {
+		t.Errorf("a command:\n%s", got)
+	}
 }
 
 // S2-50: a call is shown by its summary, with what is known about how it was made.
@@ -263,5 +267,29 @@ func TestHistoryOfCalls(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("got\n%s\nwant %q in it", b.String(), want)
 		}
+	}
+}
+
+// What a call has left in the background, with its end, and how long a person was waited for.
+func TestBegan(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	end := timestamppb.New(begin.Add(4*time.Minute + 12*time.Second))
+	for _, c := range []struct {
+		state registry.ProcessState
+		ended *timestamppb.Timestamp
+		want  string
+	}{
+		{registry.ProcessState_PROCESS_STATE_RUNNING, nil, "it runs since 2026-11-22 10:00:00"},
+		{registry.ProcessState_PROCESS_STATE_EXITED, end, "ended with exit code 3 after 4m12s"},
+		{registry.ProcessState_PROCESS_STATE_KILLED, end, "was ended by a call, by a person or for its age after 4m12s"},
+		{registry.ProcessState_PROCESS_STATE_LOST, end, "was ended by a restart after 4m12s"},
+		{99, end, "its state is not known to this program"},
+	} {
+		if got := processEnd(&registry.Process{State: c.state, Exit: 3, StartedAt: timestamppb.New(begin), EndedAt: c.ended}); got != c.want {
+			t.Errorf("%v: %q, want %q", c.state, got, c.want)
+		}
+	}
+	if got := waited(timestamppb.New(begin), end) + waited(timestamppb.New(begin), nil); got != ", it waited 4m12s" {
+		t.Errorf("waited %q", got)
 	}
 }

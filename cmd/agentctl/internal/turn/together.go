@@ -69,7 +69,7 @@ func SentMessages(t *registry.Turn) (n int) {
 			Sent  bool   `json:"sent"`
 			Break string `json:"break"`
 		}
-		if json.Unmarshal(s.GetResult(), &r) == nil && (r.Sent || r.Break == "text_end") {
+		if json.Unmarshal(s.GetResult(), &r) == nil && (r.Sent || r.Break == "text_end" || s.GetKind() == registry.StepKind_STEP_KIND_BLOCK) {
 			n++
 		}
 	}

@@ -59,9 +59,9 @@ func start(e *command.Env, environment []string) (*daemon, error) {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	d.cmd = exec.Command(program, "all")
-	d.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "THECLAW_HOME=") || strings.HasPrefix(v, "THECLAW_PROFILE=")
-	}), "THECLAW_HOME="+home.Path())
+	if d.cmd.Env, err = environ(e); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
 	d.cmd.Env = append(d.cmd.Env, environment...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = command.Child(syscall.SIGTERM)
@@ -82,6 +82,14 @@ func start(e *command.Env, environment []string) (*daemon, error) {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	return d, nil
+}
+
+// environ is the environment of an agentd for the home.
+func environ(e *command.Env) ([]string, error) {
+	ours, err := e.HomeVariables()
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "THECLAW_HOME=") || strings.HasPrefix(v, "THECLAW_PROFILE=")
+	}), ours...), err
 }
 
 // Program is the path of agentd: next to this program, since what was built together runs

@@ -1,7 +1,7 @@
-// Package up implements the command `agentctl up`: everything that a first conversation
-// needs, in one command. It uses the services that already run; otherwise it starts them
-// as a child process and stops them at the end, so that it never leaves a process
-// behind.
+// Package up implements the commands that start agentd. `agentctl gateway run` runs a gateway in
+// the foreground. `agentctl up` does everything that a first conversation needs: it uses the
+// services that already run; otherwise it starts them as a child process and stops them at the
+// end, so that it never leaves a process behind.
 //
 //	registry answers? --yes--> use it, leave it running
 //	       |no

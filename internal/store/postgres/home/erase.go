@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// ErasePeer implements store.Approvals: approvals, questions, lines of the log and files of a peer
+// ErasePeer implements store.Approvals: approvals, questions, the pairing, lines of the log and files of a peer
 // go in one transaction, in which nobody can begin to work on the agent.
 func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) error {
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return erasePeer(ctx, tx, agent, s) })
@@ -78,6 +78,8 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s store.PeerRecords
 	w := &pgx.Batch{}
 	w.Queue("DELETE FROM approval WHERE agent_id = $1 AND id = ANY($2::text[])", agent, approvals)
 	w.Queue("DELETE FROM question WHERE agent_id = $1 AND id = ANY($2::text[])", agent, questions)
+	w.Queue("DELETE FROM pairing WHERE account = $1 AND peer = $2 AND state <> 'blocked'", unit.Stored(s.Account), unit.Stored(s.Peer))
+	w.Queue("UPDATE pairing SET name = '', code_key = '', messages = 0 WHERE account = $1 AND peer = $2", unit.Stored(s.Account), unit.Stored(s.Peer))
 	for _, p := range told {
 		p.forget(w, agent)
 	}

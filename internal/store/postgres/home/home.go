@@ -1,6 +1,6 @@
 // Package home stores what registries that share a database keep outside of threads: the
 // approvals and questions that people are asked for, what agents and their peers have used today, the states
-// of the bindings, the tools of MCP servers, and the files that a single machine has in its home.
+// of the bindings, the tools of MCP servers, the cursors and pairings of channel accounts, and the files that a single machine has in its home.
 //
 // Every change is a compare-and-set in the database, so that two registries cannot both
 // take the same approval, or both spend the last message of a quota.

@@ -64,7 +64,7 @@ func (s *BeginStep) Load(tx *unit.Tx) {
 			return err
 		})
 	}
-	s.loadTail(tx, "type = 'message'")
+	s.loadTail(tx, thread.ShownFilter)
 }
 
 func (s *BeginStep) loadTail(tx *unit.Tx, where string, args ...any) {
@@ -103,7 +103,7 @@ func (s *BeginStep) Decide(ctx context.Context, tx *unit.Tx) (err error) {
 	}
 	if e := appended(t, t.Used(machine.InboundKey(b.Key))); e != nil {
 		s.inbound = e.Event
-		if e.Type == thread.TypeMessage && b.Tail > 0 {
+		if e.Shown() && b.Tail > 0 {
 			s.tail = append(s.tail[max(len(s.tail)-b.Tail+1, 0):], e.Event)
 		}
 	}
@@ -119,7 +119,7 @@ func (s *BeginStep) loadLeft(tx *unit.Tx, n machine.Needs) {
 	load(tx, n, &s.rows)
 	if s.earlier != 0 {
 		tx.Event(s.earlier, &s.inbound, nil)
-		s.loadTail(tx, "type = 'message' AND id <= $3", s.earlier)
+		s.loadTail(tx, thread.ShownFilter+" AND id <= $3", s.earlier)
 	}
 }
 

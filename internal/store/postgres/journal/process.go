@@ -126,7 +126,7 @@ func Processes(threadID, id string) *ProcessesStep { return &ProcessesStep{threa
 // Load reads them.
 func (s *ProcessesStep) Load(tx *unit.Tx) {
 	s.Out = nil
-	loadProcesses(tx, "thread = $2 AND $3 IN ('', id)", []any{s.thread, s.id}, &s.Out)
+	loadProcesses(tx, "$2 IN ('', thread) AND $3 IN ('', id)", []any{s.thread, s.id}, &s.Out)
 }
 
 // Decide has nothing to decide.

@@ -25,7 +25,6 @@ package leases
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,11 +87,6 @@ func (t *term) held() error {
 	return &lease.HeldError{Resource: t.Resource, Holder: t.Holder, Address: t.Address, RetryAfter: max(time.Duration(t.left)*time.Microsecond, time.Millisecond)}
 }
 
-func agentOf(resource string) string {
-	_, id, _ := strings.Cut(resource, "/")
-	return id
-}
-
 // acquire makes a row or a new term in it, or moves the deadline of the same one. The
 // row is locked before anything of it is judged.
 const acquire = `INSERT INTO lease AS l (agent_id, resource, holder, address, request_id, ttl_ms, token, expires_at)
@@ -124,7 +118,7 @@ func (t *Table) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Re
 			return lease.Record{}, other.held()
 		}
 		if _, err := t.pool.Exec(ctx, "UPDATE lease SET released = true WHERE agent_id = $1 AND resource = $2 AND token = $3",
-			agentOf(req.Resource), req.Resource, other.Token); err != nil {
+			unit.LeaseRow(req.Resource), req.Resource, other.Token); err != nil {
 			return lease.Record{}, problem("acquire", req.Resource, err)
 		}
 	}
@@ -140,7 +134,7 @@ func (t *term) orZero() lease.Record {
 // try answers the granted term, or the one that stands in the way.
 func (t *Table) try(ctx context.Context, req lease.AcquireRequest) (got, other *term, err error) {
 	b := &pgx.Batch{}
-	agent := agentOf(req.Resource)
+	agent := unit.LeaseRow(req.Resource)
 	b.Queue(acquire, agent, req.Resource, req.Holder, req.Address, req.RequestID, req.TTL.Milliseconds(), int64(req.Floor)).Query(each(func(rows pgx.Rows) error {
 		got = &term{}
 		return rows.Scan(got.into()...)
@@ -170,7 +164,7 @@ func each(f func(pgx.Rows) error) func(pgx.Rows) error {
 
 // one reads at most one term; $1 and $2 are the agent and the resource.
 func (t *Table) one(ctx context.Context, resource, sql string, args ...any) (out *term, err error) {
-	rows, err := t.pool.Query(ctx, sql, append([]any{agentOf(resource), resource}, args...)...)
+	rows, err := t.pool.Query(ctx, sql, append([]any{unit.LeaseRow(resource), resource}, args...)...)
 	if err != nil {
 		return nil, err
 	}

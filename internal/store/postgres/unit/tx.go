@@ -38,8 +38,9 @@ type Tx struct {
 	Time   time.Time // of the whole step
 
 	conn   *pgxpool.Conn
-	holder string // of the agent's lease, of an inbox that is written without one
-	alone  string // resource whose lease nobody may use meanwhile
+	live   func(resource string, token uint64) error // see Options.Live
+	holder string                                    // of the agent's lease, of an inbox that is written without one
+	alone  string                                    // resource whose lease no other transaction may use meanwhile
 	reads  *pgx.Batch
 	write  *pgx.Batch
 	events []thread.Event
@@ -58,6 +59,19 @@ func (t *Tx) Read(sql string, args []any, each func(scan func(...any) error) err
 // ReadRaw is Read of rows that belong to no thread: args are all values of the SQL, from $1.
 func (t *Tx) ReadRaw(sql string, args []any, each func(scan func(...any) error) error) {
 	t.reads.Queue(sql, raw(args)...).Query(func(rows pgx.Rows) error { return t.each(rows, each) })
+}
+
+// Held queues a read that reports whether a lease is current. Then a change of its holder waits for the end of the
+// step.
+func (t *Tx) Held(f store.Fence, held *bool) {
+	if t.live != nil {
+		*held = t.live(f.Resource, f.Token) == nil
+		return
+	}
+	t.ReadRaw(LeasedNow, LeaseArgs(f), func(func(...any) error) error {
+		*held = true
+		return nil
+	})
 }
 
 // One queues a read of at most one row into dest; found, when not nil, reports

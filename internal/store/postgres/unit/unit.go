@@ -30,6 +30,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -197,7 +198,7 @@ func (p *Pool) once(ctx context.Context, r store.Ref, fn func(*Tx) error) (*Tx, 
 		return nil, problem(ctx, err, true)
 	}
 	defer c.Release()
-	t := &Tx{Ref: r, Time: time.Now(), conn: c, reads: &pgx.Batch{}, write: &pgx.Batch{}}
+	t := &Tx{Ref: r, Time: time.Now(), conn: c, live: p.o.Live, reads: &pgx.Batch{}, write: &pgx.Batch{}}
 	if err := fn(t); err != nil {
 		dead := c.Conn().IsClosed()
 		if !dead {
@@ -248,13 +249,27 @@ const (
 	Leased  = ofLease + "$2 AND token = $3"
 	leased  = ofLease + "$3 AND token = $4" // where $2 is the thread
 	ofLease = "SELECT 1 FROM lease WHERE agent_id = $1 AND NOT released AND expires_at > clock_timestamp() AND resource = "
-	lazily  = "set_config('synchronous_commit', 'off', true)"
+	// LeasedNow is Leased, locked until the commit: a takeover waits for it.
+	LeasedNow = Leased + " FOR SHARE"
+	lazily    = "set_config('synchronous_commit', 'off', true)"
 	// holder is who has the lease of an inbox's agent.
 	holder = `COALESCE((SELECT l.holder FROM lease l WHERE l.agent_id = $1 AND l.resource = 'agent/' || $1 AND NOT l.released AND l.expires_at > clock_timestamp()), '')`
 	// sealed may be of before the thread's lock was waited for. Nobody has sealed it with
 	// a greater token meanwhile: he would have had the lease, which was locked first.
 	sealed = "COALESCE((SELECT f.token FROM fence f WHERE f.agent_id = $1 AND f.thread_id = $2 AND f.resource = $3), 0)"
 )
+
+// LeaseRow is the agent_id of the row of a lease: the agent, and for a lease that is of no agent the resource,
+// which is no agent's name.
+func LeaseRow(resource string) string {
+	if id := lease.AgentOf(resource); id != "" {
+		return id
+	}
+	return resource
+}
+
+// LeaseArgs are the arguments of [Leased] and [LeasedNow].
+func LeaseArgs(f store.Fence) []any { return []any{LeaseRow(f.Resource), f.Resource, int64(f.Token)} }
 
 // load queues the read of the thread's row, and of what a fence must find with it, in one
 // statement: the lease is locked before the thread.
@@ -298,7 +313,7 @@ func (p *Pool) judge(ctx context.Context, t *Tx, f *store.Fence, s seen) error {
 		if !there {
 			return fmt.Errorf("write %s: %w", t.Ref, store.ErrNotFound)
 		}
-		return lost(*f)
+		return Lost(*f)
 	}
 	if f != nil {
 		if err := p.fence(t, *f, uint64(s.sealed)); err != nil {
@@ -315,14 +330,15 @@ func (p *Pool) judge(ctx context.Context, t *Tx, f *store.Fence, s seen) error {
 	return nil
 }
 
-func lost(f store.Fence) error {
+// Lost is the error of a write whose lease is no longer current.
+func Lost(f store.Fence) error {
 	return fmt.Errorf("%s token %d: %w", f.Resource, f.Token, store.ErrLeaseLost)
 }
 
 func (p *Pool) fence(t *Tx, f store.Fence, sealed uint64) error {
 	switch {
 	case p.o.Live != nil && p.o.Live(f.Resource, f.Token) != nil:
-		return lost(f)
+		return Lost(f)
 	case sealed > f.Token:
 		return fmt.Errorf("%s token %d, sealed by %d: %w", f.Resource, f.Token, sealed, store.ErrLeaseLost)
 	case sealed < f.Token:

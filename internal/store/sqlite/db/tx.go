@@ -65,6 +65,18 @@ func (t *Tx) MarkExternal() error {
 	return t.raise(schema.FormatExternal, schema.Session...)
 }
 
+// HasMedia reports whether the inbox has the table of schema.Media.
+func (t *Tx) HasMedia() bool { return t.d.format >= schema.FormatMedia }
+
+// MakeMedia makes the table of schema.Media in an inbox that does not have it, and those of the formats before: who
+// finds the newer format relies on them.
+func (t *Tx) MakeMedia() error {
+	if t.HasMedia() {
+		return nil
+	}
+	return t.raise(schema.FormatMedia, append(slices.Clone(schema.Origins), schema.Media)...)
+}
+
 // raise makes tables that came with a format, and raises the format of the database to it
 // where it is lower.
 func (t *Tx) raise(format int, tables ...string) error {

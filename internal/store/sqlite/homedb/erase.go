@@ -7,7 +7,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// ErasePeer implements store.Approvals: of a peer there are approvals and questions here. Their bytes
+// ErasePeer implements store.Approvals: of a peer there are approvals, questions and a pairing here. Their bytes
 // are gone from the files when it returns, also when a killed one removed the rows.
 func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) error {
 	var err error
@@ -20,6 +20,14 @@ func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) e
 			if err == nil {
 				_, err = d.db.ExecContext(ctx, "DELETE FROM "+table+" WHERE id = ?", id)
 			}
+		}
+	}
+	for _, q := range []string{
+		"DELETE FROM pairing WHERE account = ? AND peer = ? AND state <> 'blocked'",
+		"UPDATE pairing SET name = '', code_key = '', messages = 0 WHERE account = ? AND peer = ?",
+	} {
+		if err == nil {
+			_, err = d.db.ExecContext(ctx, q, s.Account, s.Peer)
 		}
 	}
 	for _, q := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {

@@ -1,12 +1,14 @@
 // Package homedb stores the registry's own tables in registry.db: the lease ledger, the
 // last known state of each inbox, the usage of today where there is a quota, the
-// approvals and questions that people are asked for, the states of the bindings, and the tools of MCP servers.
+// approvals and questions that people are asked for, the states of the bindings, the tools of MCP servers, and
+// the cursors and pairings of channel accounts.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
 // saves opening them at the next start; without the earlier states of the bindings a message
-// that is delivered again after a change is not recognized; tools of MCP servers wait for the owner again.
-// Lease rows, pins and states of the
+// that is delivered again after a change is not recognized; tools of MCP servers and people of
+// channel accounts wait for the owner again.
+// Lease rows, pins, cursors, pairings and states of the
 // bindings are on disk before the call returns, the rest is written lazily. One goroutine at a time uses the
 // connection; the type is safe for concurrent use.
 package homedb
@@ -31,8 +33,8 @@ import (
 
 // format is the version of these tables, kept as user_version: one of a newer build
 // is refused before it is touched. 0 is the same as 1, from before it was written; 2 adds
-// binding_rev, 3 exec_policy and question, 4 mcp_pin.
-const format = 4
+// binding_rev, 3 exec_policy and question, 4 mcp_pin, 5 cursor and pairing.
+const format = 5
 
 const schema = `
 CREATE TABLE IF NOT EXISTS lease (
@@ -62,11 +64,23 @@ CREATE TABLE IF NOT EXISTS exec_policy (one INTEGER PRIMARY KEY CHECK (one = 1),
 CREATE TABLE IF NOT EXISTS mcp_pin (
   server TEXT NOT NULL, tool TEXT NOT NULL, reported TEXT NOT NULL, reported_sha TEXT NOT NULL, approved TEXT NOT NULL, approved_sha TEXT NOT NULL,
   denied_sha TEXT NOT NULL, class TEXT NOT NULL, by TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (server, tool)) WITHOUT ROWID;
+-- Where receivers of channel accounts continue (format 5).
+CREATE TABLE IF NOT EXISTS cursor (
+  account TEXT NOT NULL, identity TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, at INTEGER NOT NULL,
+  PRIMARY KEY (account, identity, name)) WITHOUT ROWID;
+-- Who asked to write to accounts. expires is 0 without a code, owner is 0 or 1.
+CREATE TABLE IF NOT EXISTS pairing (
+  account TEXT NOT NULL, peer TEXT NOT NULL, type TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, owner INTEGER NOT NULL,
+  code_hash TEXT NOT NULL, code_key TEXT NOT NULL, expires INTEGER NOT NULL, by TEXT NOT NULL, at INTEGER NOT NULL, messages INTEGER NOT NULL,
+  PRIMARY KEY (account, peer)) WITHOUT ROWID;
 `
 
 // DB is an open registry.db.
 type DB struct {
 	db *sql.DB
+	// Live returns nil while a token is the current one of a live lease, else store.ErrLeaseLost; required for
+	// writes under a lease. It is called in their transaction.
+	Live func(store.Fence) error
 }
 
 var _ store.Home = (*DB)(nil)

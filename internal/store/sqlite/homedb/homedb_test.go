@@ -155,7 +155,7 @@ func TestFormats(t *testing.T) {
 		return n
 	}
 	asked := store.Approval{ID: "1", Agent: "a", Key: "k", State: "pending", Kind: "exec", Requested: time.UnixMilli(1), Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond)}
-	for _, before := range [][]string{{"DROP TABLE exec_policy", "DROP TABLE question", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}, {"DROP TABLE mcp_pin", "PRAGMA user_version = 3"}} {
+	for _, before := range [][]string{{"DROP TABLE exec_policy", "DROP TABLE question", "ALTER TABLE approval DROP COLUMN kind", "ALTER TABLE approval DROP COLUMN decided_by", "PRAGMA user_version = 2"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 1"}, {"PRAGMA user_version = 1"}, {"DROP TABLE binding_rev", "PRAGMA user_version = 0"}, {"DROP TABLE mcp_pin", "PRAGMA user_version = 3"}, {"DROP TABLE cursor", "DROP TABLE pairing", "PRAGMA user_version = 4"}} {
 		format(before...)
 		d := open(t, path)
 		if _, err := d.PutRevision(t.Context(), 0, []byte("b"), 1); err != nil {
@@ -170,6 +170,11 @@ func TestFormats(t *testing.T) {
 		if list, err := d.Pins(t.Context(), ""); err != nil || len(list) != 0 {
 			t.Errorf("%v: pins %+v, %v", before, list, err)
 		}
+		cursors, err := d.Cursors(t.Context())
+		pairings, again := d.Pairings(t.Context(), "")
+		if err != nil || again != nil || len(cursors)+len(pairings) != 0 {
+			t.Errorf("%v: cursors %+v, %v; pairings %+v, %v", before, cursors, err, pairings, again)
+		}
 		_ = d.PutApproval(t.Context(), asked, "", nil)
 		if a, there, err := d.Approval(t.Context(), "1", "", ""); err != nil || !there || a != asked {
 			t.Errorf("%v: approval %+v, %v", before, a, err)
@@ -177,11 +182,11 @@ func TestFormats(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := format(); n != 4 {
+		if n := format(); n != 5 {
 			t.Errorf("%v: format %d", before, n)
 		}
 	}
-	format("PRAGMA user_version = 5")
+	format("PRAGMA user_version = 6")
 	if _, err := homedb.Open(t.Context(), path); !fault.Is(err, fault.FormatMismatch) {
 		t.Errorf("a newer format: %v", err)
 	}
@@ -215,4 +220,29 @@ func TestPins(t *testing.T) {
 		last = open(t, path)
 		return last
 	})
+}
+
+// Cursors and pairings of channel accounts, also after a restart.
+func TestChannels(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	var last *homedb.DB
+	again := func(t *testing.T) *homedb.DB {
+		if last != nil {
+			if err := last.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = open(t, path)
+		return last
+	}
+	storetest.Cursors(t, func(t *testing.T) store.Cursors { return again(t) })
+	storetest.Pairings(t, func(t *testing.T) store.Pairings { return again(t) })
+	db, now := again(t), store.Fence{Resource: "channel/late"}
+	db.Live = func(f store.Fence) error {
+		if f != now {
+			return store.ErrLeaseLost
+		}
+		return nil
+	}
+	storetest.Readers(t, db, func() store.Fence { now.Token++; return now })
 }

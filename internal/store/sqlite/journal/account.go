@@ -42,11 +42,11 @@ func Explain(tx *db.Tx, out *store.Turn) error {
 	return nil
 }
 
-// Tail answers the newest messages after an id and up to another one, as many as fit half an
+// Tail answers the newest messages for a model after an id and up to another one, as many as fit half an
 // answer.
 func Tail(tx *db.Tx, after, upto int64, limit int) ([]thread.Event, error) {
 	budget, out := thread.MaxAnswer/2, make([]thread.Event, 0, min(limit, 64))
-	err := tx.Events("SELECT "+db.Columns+" FROM events WHERE type = 'message' AND id > ? AND id <= ? ORDER BY id DESC LIMIT ?", []any{after, upto, limit}, func(e thread.Event) error {
+	err := tx.Events("SELECT "+db.Columns+" FROM events WHERE "+thread.ShownFilter+" AND id > ? AND id <= ? ORDER BY id DESC LIMIT ?", []any{after, upto, limit}, func(e thread.Event) error {
 		if budget -= e.Size(); budget >= 0 || len(out) == 0 {
 			out = append(out, e)
 		}

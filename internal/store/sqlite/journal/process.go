@@ -93,7 +93,7 @@ func saveProcess(tx *db.Tx, p store.Process, push *store.NewEvent) error {
 
 // Processes answers those of a conversation, newest first.
 func Processes(tx *db.Tx, threadID, id string) ([]store.Process, error) {
-	out, err := processes(tx, "thread = ? AND ? IN ('', id)", threadID, id)
+	out, err := processes(tx, "? IN ('', thread) AND ? IN ('', id)", threadID, id)
 	slices.Reverse(out)
 	return out, err
 }

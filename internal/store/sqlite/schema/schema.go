@@ -22,16 +22,18 @@ import (
 
 // Format is the version of our tables in a new database, FormatErased of one in which
 // something was erased, FormatSessions of one that has an origin or a session, FormatTools of
-// one that has a row about a tool, such as one of Process, and FormatExternal of one with a step whose result is
-// external: an older build would go on from such a result without the rules for it. It never becomes lower. Newest is
-// the last that this build knows; a database of a newer one is refused.
+// one that has a row about a tool, such as one of Process, FormatExternal of one with a step whose result is
+// external: an older build would go on from such a result without the rules for it, and FormatMedia of an inbox with a
+// row of Media: an older build would leave their data out of a backup. It never becomes lower. Newest is the last that
+// this build knows; a database of a newer one is refused.
 const (
 	Format         = 1
 	FormatErased   = 2
 	FormatSessions = 3
 	FormatTools    = 4
 	FormatExternal = 5
-	Newest         = FormatExternal
+	FormatMedia    = 6
+	Newest         = FormatMedia
 )
 
 // Erased is the table of what was erased; the first erasing makes it.
@@ -72,6 +74,10 @@ var Process = []string{
   session_key TEXT NOT NULL DEFAULT '', event TEXT NOT NULL DEFAULT '') WITHOUT ROWID`,
 	`CREATE INDEX IF NOT EXISTS x_process_open ON x_process(token) WHERE state IN ('starting','running')`,
 }
+
+// Media is the table of an inbox that describes the media of its agent; the first row makes it. Their data are files.
+const Media = `CREATE TABLE IF NOT EXISTS x_media (
+  sha256 TEXT PRIMARY KEY, mime TEXT NOT NULL, name TEXT NOT NULL, size INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID`
 
 // RaiseFormat sets the format of a database to the argument, unless it is greater already.
 const RaiseFormat = "UPDATE x_meta SET format = MAX(format, ?)"

@@ -15,6 +15,11 @@ import (
 // openSession decides which epoch a message belongs to, before it is
 // recorded. A message makes a session, and takes one out of the archive.
 func (m *Model) openSession(now time.Time, t *turn, b store.BeginSession) {
+	m.openEpoch(now, t, b)
+	*m.session = b.Patch.Apply(*m.session)
+}
+
+func (m *Model) openEpoch(now time.Time, t *turn, b store.BeginSession) {
 	if m.session == nil {
 		m.session = &store.Session{Key: b.Key}
 	}
@@ -22,6 +27,8 @@ func (m *Model) openSession(now time.Time, t *turn, b store.BeginSession) {
 	if n := m.conv.head(); n > 0 { // before the first event there is nothing to leave behind
 		last := thread.ParseStamp(m.conv.events[n-1].CreatedAt)
 		switch {
+		case b.Reason != "":
+			reason, by = b.Reason, b.By
 		case s.Pending != "":
 			reason, by = s.Pending, s.PendingBy
 		case last.Before(b.Before):

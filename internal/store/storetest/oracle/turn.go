@@ -146,7 +146,7 @@ func (m *Model) subscribe(handler string) {
 func (m *Model) tail(t *turn, n int, s *store.Session) []thread.Event {
 	var out []thread.Event
 	for _, e := range m.conv.events[:t.inbound] {
-		if e.Type == thread.TypeMessage && (s == nil || e.ID > s.EpochFrom) {
+		if e.Shown() && (s == nil || e.ID > s.EpochFrom) {
 			out = append(out, e)
 		}
 	}
@@ -375,7 +375,11 @@ func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 	}
 	switch fin.Fate {
 	case store.FateReplied:
-		t.reply, _ = m.conv.put(now, t.key+":out", self(thread.TypeMessage, "", fin.Reply))
+		subtype := ""
+		if fin.Command {
+			subtype = thread.SubtypeCommand
+		}
+		t.reply, _ = m.conv.put(now, t.key+":out", self(thread.TypeMessage, subtype, fin.Reply))
 		m.deliver(now, t.reply, fin.Deliver, fin.Console, fin.BootID)
 	case store.FateDead:
 		record := fin.Record

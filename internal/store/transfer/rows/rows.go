@@ -150,6 +150,8 @@ var (
 	Origin = ofAgent(inbox(plain("origin", "x_origin", "inbox_id int, thread, session_key, account, provider_id, rev int, command, sent_at int, cause, task", "inbox_id")))
 	// Process is one in the background.
 	Process = ofAgent(inbox(plain("process", "x_process", "id, thread, step_key, token int, state, exit int, tail, seen bool, started_at int, ended_at int, session_key, event", "id")))
+	// Media are those of the agent; their data are not rows.
+	Media = ofAgent(inbox(plain("media", "x_media", "sha256, mime, name, size int, at int", "sha256")))
 	// Step is one of a turn. Whether its result is external is its last column.
 	Step = plain("step", "x_step", `turn, key, seq int, kind, state, class, name, call_id, arguments, request_sha256 blob, result blob,
 		input int, output int, cached_input int, reasoning int, cache_write int, duration_us int, recorded_at int,
@@ -183,6 +185,7 @@ var (
 		plain("memory", "x_memory", "layer, n int, digested int, seen int, base, text, thread, event", "layer"),
 		Origin,
 		Process,
+		Media,
 		Session,
 	}
 )

@@ -45,7 +45,7 @@ type Due struct {
 	Attempt        int           // from 1
 	MaybeDuplicate bool          // an earlier send may have left
 	Settings       channel.Settings
-	MaxChars       int   // of one message to the outside; 0: no bound
+	MaxChars       int   // of one message to the outside; 0: that of its platform
 	Parts          int   // parts that were sent before
 	Reach          int64 // bytes of the text in them
 }

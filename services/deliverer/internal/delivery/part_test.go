@@ -2,9 +2,12 @@ package delivery
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"unicode/utf16"
 
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
@@ -139,10 +142,118 @@ func TestPartFails(t *testing.T) {
 	})
 }
 
+// TestPartsOfAPlatform is S1-49: a text is cut by the limit of its platform, in its units, and by
+// that of the settings where it is smaller. A part that is too long as it is rendered is cut again,
+// and what follows it is what it left.
+func TestPartsOfAPlatform(t *testing.T) {
+	text, parts := parted()
+	smile := strings.Repeat("😀", 50)
+	doubled := func(s string) int { return 2 * len(s) }
+	for name, c := range map[string]struct {
+		limit    channel.Limit
+		maxChars int
+		text     string
+		want     []string
+	}{
+		"fits":          {channel.Limit{Max: 184}, 0, text, []string{text}},
+		"too long":      {channel.Limit{Max: 183}, 0, text, []string{parts[0] + "\n\n" + parts[1], parts[2]}},
+		"by settings":   {channel.Limit{Max: 1000}, 64, text, parts},
+		"not by them":   {channel.Limit{Max: 64}, 1000, text, parts},
+		"UTF-16":        {channel.Limit{Max: 80, Units: utf16.RuneLen}, 0, smile, []string{smile[:160], smile[160:]}},
+		"rendered":      {channel.Limit{Max: 184, Size: doubled}, 0, text, parts},
+		"rendered fits": {channel.Limit{Max: 368, Size: doubled}, 0, text, []string{text}},
+		"never fits":    {channel.Limit{Max: 100, Size: func(string) int { return 101 }}, 0, text, parts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, &sink{limit: c.limit}, func(t *testing.T, w *world) {
+				w.journal.maxChars = c.maxChars
+				w.journal.push("threads/a", c.text)
+				w.agent.Wake("threads/a")
+				if err := <-w.ended; err != nil {
+					t.Fatal(err)
+				}
+				if got := w.sink.texts(); !slices.Equal(got, c.want) {
+					t.Errorf("sent %q", got)
+				}
+			})
+		})
+	}
+}
+
 // Another agent and a person at the console get the whole of it.
 func TestNoPartsInside(t *testing.T) {
 	w := target{name: channel.NameInternal, message: channel.Message{Text: strings.Repeat("x", 200)}}
 	if got := w.part(Due{MaxChars: 64}); len(got.message.Text) != 200 || got.rest != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// carrier is a sink that takes files.
+type carrier struct{ *sink }
+
+func (carrier) Documents() channel.DocumentLimit { return channel.DocumentLimit{Max: 100, Caption: 50} }
+
+// S3-52: a file goes with a short text, behind the parts of a longer one, and is a line of the text where the channel
+// takes no file of its size. A part that was recorded never leaves again.
+func TestDocuments(t *testing.T) {
+	const content = `{"text":%q,"attachments":[{"type":"file","mime":"text/plain","name":"a.txt","size":%d,"media":"sha256:%064d"}],` +
+		`"reply_context":{"channel_type":"telegram","channel_id":"c","session_id":"s","peer_id":"p"}}`
+	long := strings.Repeat("a", 60)
+	for _, c := range []struct {
+		name, text string
+		size       int
+		carries    bool
+		kill       string // the text whose send is the last of its process
+		want       []string
+	}{
+		{"with its text", "here", 5, true, "", []string{"here+a.txt"}},
+		{"without a text", "", 5, true, "", []string{"+a.txt"}},
+		{"behind a text that is no caption", long, 5, true, "", []string{long, "+a.txt"}},
+		{"killed before the file", long, 5, true, long, []string{long, long + "?", "+a.txt"}},
+		{"too large", "here", 500, true, "", []string{"here\n[the file a.txt has 500 bytes; at most 100 can be sent here]"}},
+		{"a channel without files", "here", 5, false, "", []string{"here\n[the file a.txt, 5 bytes, cannot be sent here]"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &sink{limit: channel.Limit{Max: 100}}
+			synctest.Test(t, func(t *testing.T) {
+				j := newMemory()
+				w := newWorld(t, j, s)
+				if c.carries {
+					w.carry(carrier{s})
+				}
+				if c.kill != "" {
+					once := false
+					s.answer = func(_ int, m channel.Message) error {
+						if m.Text == c.kill && !once {
+							once = true
+							return failed
+						}
+						return nil
+					}
+				}
+				j.pushContent("threads/a", fmt.Sprintf(content, c.text, c.size, 0))
+				w.agent.Wake("threads/a")
+				if err := <-w.ended; err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, m := range s.got {
+					text := m.Text
+					if m.MaybeDuplicate {
+						text += "?"
+					}
+					if m.Document != nil {
+						text += "+" + m.Document.Name
+						if m.More {
+							t.Error("more follows the file")
+						}
+					}
+					got = append(got, text)
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("sent %q, want %q", got, c.want)
+				}
+			})
+		})
 	}
 }

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"context"
+	"io"
 	"log/slog"
 	"time"
 
@@ -35,7 +37,12 @@ type Deps struct {
 	Logger   *slog.Logger
 	Redactor *redact.Redactor // applied to each error before it is recorded
 	Trace    *tracing.Tracer
+	// Media reads the files of messages; nil: there are none.
+	Media Media
 }
+
+// Media reads a file that was stored for an agent, of a size in bytes. The reader fails when the data are damaged.
+type Media func(ctx context.Context, agentID, sha256 string, size int64) (io.ReadCloser, error)
 
 // Pool is what the drains of one process share: the workers in which lanes run,
 // the connection to the journal, and the circuit breakers of the channels. Free,

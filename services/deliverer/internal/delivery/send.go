@@ -44,11 +44,11 @@ func (l *lane) target(due Due) target {
 			What: "the configuration of the channels is wrong: " + channel.Clean(err.Error(), 300),
 		}}
 	}
-	text, rc, err := channel.ParseContent(json.RawMessage(due.Event.Content))
+	content, err := channel.ParseContent(json.RawMessage(due.Event.Content))
 	if err != nil {
 		return target{outcome: Rejected, fail: channel.AsError(err)}
 	}
-	c, ok := channels.For(l.thread, due.Event.Source, rc)
+	c, ok := channels.For(l.thread, due.Event.Source, content.ReplyContext)
 	switch {
 	case !ok:
 		return target{outcome: Skipped, fail: &channel.Error{What: channel.FateByConfiguration}}
@@ -57,9 +57,10 @@ func (l *lane) target(due Due) target {
 	}
 	w := target{channel: c, name: c.Name(), message: channel.Message{
 		AgentID: l.agent.id, ThreadID: l.thread, EventID: due.Event.ID, Key: due.Key, Attempt: due.Attempt,
-		MaybeDuplicate: due.MaybeDuplicate, Text: text, Content: json.RawMessage(due.Event.Content), ReplyContext: rc, CreatedAt: due.Event.CreatedAt,
+		MaybeDuplicate: due.MaybeDuplicate, Text: content.Text, Content: json.RawMessage(due.Event.Content), ReplyContext: content.ReplyContext, CreatedAt: due.Event.CreatedAt,
 		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
 	}}
+	w.attach(content.Attachments, l.agent.pool.Media)
 	w.key = breaker.KeyOf(c, w.message)
 	return w.part(due)
 }

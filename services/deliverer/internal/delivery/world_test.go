@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -18,10 +20,12 @@ type sink struct {
 	at     []time.Time
 	answer func(n int, m channel.Message) error // n: sends before this one
 	hold   func(ctx context.Context) error      // run during each send
+	limit  channel.Limit
 }
 
 func (s *sink) Name() string                 { return "xgw" }
 func (s *sink) Guarantee() channel.Guarantee { return channel.None }
+func (s *sink) Limit() channel.Limit         { return s.limit }
 
 func (s *sink) Send(ctx context.Context, m channel.Message) (channel.Receipt, error) {
 	s.mu.Lock()
@@ -96,13 +100,25 @@ type world struct {
 	pool     *Pool
 	agent    *Agent
 	ended    chan error
+	out      channel.Channel // nil: sink
 }
+
+// carry has everything go to a channel, which stands for the sink.
+func (w *world) carry(c channel.Channel) { w.out = c }
 
 func newWorld(t *testing.T, j *memory, s *sink) *world {
 	w := &world{T: t, journal: j, sink: s}
 	w.pool = NewPool(Config{Concurrency: 4}, Deps{
 		Journal: j,
-		Open:    func(c channel.Settings) (Channels, error) { return ways{c, s}, c.Validate() },
+		Media: func(context.Context, string, string, int64) (io.ReadCloser, error) {
+			return nil, errors.New("nothing reads it")
+		},
+		Open: func(c channel.Settings) (Channels, error) {
+			if w.out != nil {
+				return ways{c, w.out}, c.Validate()
+			}
+			return ways{c, s}, c.Validate()
+		},
 	})
 	w.start()
 	return w

@@ -30,13 +30,14 @@ func (s *Service) PruneAgent(ctx context.Context, req *registryv1.PruneAgentRequ
 		{registryv1.PruneKind_PRUNE_KIND_KEYS, sums.Keys},
 		{registryv1.PruneKind_PRUNE_KIND_LINES, sums.Lines},
 		{registryv1.PruneKind_PRUNE_KIND_LOGS, sums.Logs},
+		{registryv1.PruneKind_PRUNE_KIND_MEDIA, sums.Media},
 	} {
 		gone += k.sum.Gone
 		out.Sums = append(out.Sums, &registryv1.PruneSum{Kind: k.kind, Removed: k.sum.Gone, Bytes: k.sum.Bytes, Kept: k.sum.Kept})
 	}
 	if req.GetApply() && gone > 0 {
-		wire.LogAgent(s.Log, id, fmt.Sprintf("pruned what is older than %s: %d results, %d keys, %d parts of events.jsonl, %d parts of logs",
-			req.GetOlderThan().AsDuration(), sums.Results.Gone, sums.Keys.Gone, sums.Lines.Gone, sums.Logs.Gone))
+		wire.LogAgent(s.Log, id, fmt.Sprintf("pruned what is older than %s: %d results, %d keys, %d parts of events.jsonl, %d parts of logs, %d media",
+			req.GetOlderThan().AsDuration(), sums.Results.Gone, sums.Keys.Gone, sums.Lines.Gone, sums.Logs.Gone, sums.Media.Gone))
 	}
 	return out, nil
 }

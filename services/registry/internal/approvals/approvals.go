@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -118,7 +119,13 @@ type Deps struct {
 	Wakes     Wakes
 	Life      time.Duration // how long a question waits for an answer; 0: as the settings of its agent say
 	Make      Make
+	Owners    Owners
 	Log       *slog.Logger
+}
+
+// Owners are those of the home who were made owners with their pairing, each as type:peer.
+type Owners interface {
+	PairedOwners(ctx context.Context) ([]string, error)
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
@@ -305,7 +312,7 @@ func (s *Service) take(ctx context.Context, id string, token uint64, fallback bo
 		}
 		denies, err := s.denies(ctx, *a)
 		if a.State, a.Token = used, token; denies {
-			first, a.State, a.Decision, a.By = false, denied, decisionDeny, "tools.exec.security deny"
+			first, a.State, a.Decision, a.By, a.Expires = false, denied, decisionDeny, "tools.exec.security deny", time.Now()
 		}
 		return nil, err
 	})
@@ -318,6 +325,9 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 	asked, there, err := s.Approvals.Approval(ctx, req.GetApprovalId(), "", "")
 	if err != nil {
 		return nil, s.Fault("", "", err)
+	}
+	if err := s.mayResolve(ctx, asked.Agent, req.GetBy()); err != nil {
+		return nil, err
 	}
 	over := false
 	if there && (asked.State == pending || asked.State == expired) {
@@ -355,6 +365,29 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		return nil, err
 	}
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
+}
+
+// mayResolve returns an error unless the caller may answer: a gateway does for an owner alone, who
+// wrote it in a chat.
+func (s *Service) mayResolve(ctx context.Context, agent, by string) error {
+	if id, _ := rpc.IdentityFrom(ctx); id.Kind == rpc.Owner {
+		return nil
+	}
+	owners, err := s.Owners.PairedOwners(ctx)
+	if err != nil {
+		return s.Fault("", "", err)
+	}
+	if a, err := s.Agents.Get(agent); err == nil {
+		set, err := s.Agents.Settings(ctx, a)
+		if err != nil {
+			return s.Fault(agent, "", err)
+		}
+		owners = append(owners, set.Owners...)
+	}
+	if by == "" || !slices.Contains(owners, by) {
+		return fault.New(codes.PermissionDenied, fault.PermissionDenied, "only an owner may decide", "an owner decides, or the person is made one: 'agentctl pair approve CODE --owner'")
+	}
+	return nil
 }
 
 // What has ended a question without an answer.
@@ -447,9 +480,13 @@ func message(a store.Approval) *registryv1.Approval {
 	if (a.State == pending || a.State == approved) && time.Now().After(a.Expires) {
 		st = registryv1.ApprovalState_APPROVAL_STATE_EXPIRED
 	}
-	return &registryv1.Approval{
+	out := &registryv1.Approval{
 		ApprovalId: a.ID, AgentId: a.Agent, ThreadId: a.Thread, Key: a.Key, Command: a.Command, Cwd: a.Cwd, Reason: a.Reason, Digest: a.Digest,
 		State: st, RequestedAt: timestamppb.New(a.Requested), ExpiresAt: timestamppb.New(a.Expires),
 		Kind: kinds[a.Kind], Tool: a.Tool, Summary: a.Summary, Patterns: patterns(a.Patterns), External: a.External, Decision: decisions[a.Decision], By: a.By,
 	}
+	if at := ended(a); !at.IsZero() {
+		out.EndedAt = timestamppb.New(at)
+	}
+	return out
 }

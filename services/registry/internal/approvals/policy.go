@@ -76,11 +76,19 @@ func answered(a store.Approval) string {
 	if a.By == "" {
 		return ""
 	}
-	at := a.Expires
-	if a.Decision != decisionDeny {
-		at = at.Add(-usable)
+	return fmt.Sprintf(" (%s by %s at %s)", a.Decision, a.By, ended(a).UTC().Format(time.DateTime))
+}
+
+// ended is when a question was answered, or ended without an answer; zero: it waits. An approval can be used for some time
+// after its answer.
+func ended(a store.Approval) time.Time {
+	switch {
+	case a.Decision == decisionOnce || a.Decision == decisionAlways:
+		return a.Expires.Add(-usable)
+	case a.State == pending && time.Now().Before(a.Expires):
+		return time.Time{}
 	}
-	return fmt.Sprintf(" (%s by %s at %s)", a.Decision, a.By, at.UTC().Format(time.DateTime))
+	return a.Expires
 }
 
 // patternsText is how entries are stored; empty: there are none.
@@ -148,7 +156,10 @@ func (s *Service) policy(ctx context.Context) (store.ExecPolicy, execpolicy.Docu
 // installation, and adds the agent's allow list. Settings without one are left as they are: no
 // command leaves the sandbox.
 func (s *Service) Bound(ctx context.Context, agent string, c *registryv1.TurnConfig) error {
-	if p := c.GetElevated().GetExec(); p != nil {
+	for _, p := range []*registryv1.ExecPolicy{c.GetElevated().GetExec(), c.GetPrograms().GetExec()} {
+		if p == nil {
+			continue
+		}
 		if err := s.bound(ctx, agent, p); err != nil {
 			return err
 		}

@@ -3,22 +3,33 @@
 //
 //	message --> account --> route --> stored before? --> may it? --> inbox (T0, with its origin)
 //	                          |             |                |
-//	                     ROUTE_BROKEN   DUPLICATE         REFUSED, LATER
+//	                     ROUTE_BROKEN   DUPLICATE         |   REFUSED, LATER, PAIR
+//	                                                      '--> conversation, as context (CONTEXT)
+//
+// A stranger who writes directly to an account whose dm is pairing gets a code, which an owner approves:
+//
+//	stranger --> PENDING (1 hour) --approve--> APPROVED --revoke--> stranger
+//	                |        '------deny-----> DENIED (may ask again)
+//	                '---------------block----> BLOCKED --revoke--> stranger
 //
 // It promises one event for each message, by its key, whatever is repeated, whichever registry
 // is asked and however bindings change meanwhile; that no text of a message that is refused is
-// stored; and that one message's outcome depends on no other's.
+// stored; and that messages of a conversation are stored in their order: those that come after one
+// that has to be sent again have to be, too. Else one message's outcome depends on no other's.
+// Of an account that connects to its platform nothing is stored, and nothing answered, but under the lease
+// channel/NAME: of several gateways one receives, and one that was stopped and goes on is refused.
 //
 // It does not know the protocol of any platform, starts no account and sends nothing.
 package channels
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -27,10 +38,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/chatcommand"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
@@ -60,6 +75,8 @@ type Agents interface {
 type Inbox interface {
 	// Put stores messages in the inbox of an agent within its limits and quotas.
 	Put(ctx context.Context, a *state.Agent, set *agentdir.Agent, events []store.NewEvent, o store.AppendOptions) (store.Appended, error)
+	// Note stores a record in a conversation, which is made when it is absent.
+	Note(ctx context.Context, a *state.Agent, set *agentdir.Agent, threadID, tuple string, e store.NewEvent, o store.AppendOptions) (store.Appended, error)
 }
 
 // Deps are the dependencies of a Service.
@@ -68,16 +85,34 @@ type Deps struct {
 	Router *routing.Router
 	Agents Agents
 	Inbox  Inbox
+	Store  store.Channels
+	Leases Leases
+}
+
+// Leases checks leases.
+type Leases interface {
+	// Check returns nil while the token is the current one of a live lease.
+	Check(ctx context.Context, resource string, token uint64) error
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedChannelServiceServer
 	Deps
+	secret []byte // of the codes of this process
+
+	resolving sync.Mutex // one decision about people at a time
+	wrong     wrongCodes // by owner; under resolving
+
+	pruned time.Time // of Prune
 }
 
 // New returns the service.
-func New(d Deps) *Service { return &Service{Deps: d} }
+func New(d Deps) *Service {
+	s := &Service{Deps: d, secret: make([]byte, 32), wrong: wrongCodes{}}
+	_, _ = rand.Read(s.secret) // it does not fail
+	return s
+}
 
 // AcceptMessages takes in messages of one account, one after the other.
 func (s *Service) AcceptMessages(ctx context.Context, req *registryv1.AcceptMessagesRequest) (*registryv1.AcceptMessagesResponse, error) {
@@ -85,36 +120,99 @@ func (s *Service) AcceptMessages(ctx context.Context, req *registryv1.AcceptMess
 	if err != nil {
 		return nil, err
 	}
+	reader, err := readerOf(ctx, account)
+	if err != nil {
+		return nil, err
+	}
 	out := &registryv1.AcceptMessagesResponse{}
+	stored := !req.GetCheck()                         // all that is answered
+	later := map[string]*registryv1.AcceptedMessage{} // by conversation: what comes after waits, too
 	for _, m := range req.GetMessages() {
-		r, err := s.accept(ctx, account, m)
-		if err != nil {
-			return nil, err
+		r := later[m.GetSessionId()]
+		if r == nil {
+			if r, err = s.accept(ctx, account, reader, m, req.GetCheck()); err != nil {
+				return nil, err
+			}
+			stored = stored && slices.Contains(written, r.GetOutcome())
+			if r.GetOutcome() == registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER {
+				later[m.GetSessionId()] = r
+			}
 		}
 		out.Results = append(out.Results, r)
+	}
+	if reader != nil && !stored {
+		if err := s.Leases.Check(ctx, reader.Resource, reader.Token); err != nil {
+			return nil, s.Fault("", "", err)
+		}
 	}
 	return out, nil
 }
 
-// accept takes in one message. An error is one of the call: what was taken in before it stays, and
-// a repeat finds it.
-func (s *Service) accept(ctx context.Context, account layer.Account, m *registryv1.InboundMessage) (*registryv1.AcceptedMessage, error) {
+// written are the outcomes for which something was written, in a transaction that checked the lease. Others are
+// answered after a check of their own: a late gateway sends no notice.
+var written = []registryv1.AcceptOutcome{
+	registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED, registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT, registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR,
+}
+
+// readerOf returns the lease under which a call receives for an account; nil: it needs none, because programs post
+// to the account, or the caller is the owner. Errors: LEASE_LOST for a call that names none, PERMISSION_DENIED.
+func readerOf(ctx context.Context, a layer.Account) (*store.Fence, error) {
+	if !a.Connects() {
+		return nil, nil
+	}
+	id, _ := rpc.IdentityFrom(ctx)
+	if _, _, _, fenced := rpc.FenceFrom(ctx); !fenced && id.Kind == rpc.Owner {
+		return nil, nil
+	}
+	f, err := wire.RequireFence(ctx, lease.ChannelResource(a.Name))
+	return &f, err
+}
+
+// checked reports what would become of a message that was only checked; owner: an owner of the home
+// wrote it.
+type checked struct {
+	outcome registryv1.AcceptOutcome
+	owner   bool
+}
+
+func (checked) Error() string { return "the message would be taken in" }
+
+// accept takes in one message; with check it stores nothing. An error is one of the call: what was
+// taken in before it stays, and a repeat finds it.
+func (s *Service) accept(ctx context.Context, account layer.Account, reader *store.Fence, m *registryv1.InboundMessage, check bool) (*registryv1.AcceptedMessage, error) {
 	in, err := read(account, m)
 	if err != nil {
 		return outcome(err)
 	}
-	agent, got, err := s.Router.Push(ctx, in.request(), m.GetKey(), func(d routing.Decision) (store.Appended, error) { return s.put(ctx, d, in) })
-	if err != nil {
+	in.reader = reader
+	var where routing.Decision
+	got, err := s.Router.Push(ctx, in.request(), m.GetKey(), func(d routing.Decision) (routing.Stored, error) {
+		where = d
+		return s.put(ctx, d, in, check)
+	})
+	would, ok := errors.AsType[checked](err)
+	switch {
+	case ok:
+		return &registryv1.AcceptedMessage{
+			Outcome: would.outcome, AgentId: where.Agent, SessionKey: where.Key, ThreadId: where.Thread, Owner: would.owner,
+		}, nil
+	case errors.Is(err, errStranger) && check:
+		return &registryv1.AcceptedMessage{Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR, Reason: fault.PeerRefused}, nil
+	case errors.Is(err, errStranger):
+		return s.pair(ctx, in)
+	case err != nil:
 		return outcome(err)
 	}
 	out := &registryv1.AcceptedMessage{
-		Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED, AgentId: agent, InboxId: got.IDs[0], RunId: got.Keys[0],
+		Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED, AgentId: got.Agent, SessionKey: got.Key, ThreadId: got.Thread,
+	}
+	if len(got.Keys) > 0 {
+		out.InboxId, out.RunId = got.IDs[0], got.Keys[0]
+	} else {
+		out.Outcome = registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT
 	}
 	if got.Duplicate {
 		out.Outcome = registryv1.AcceptOutcome_ACCEPT_OUTCOME_DUPLICATE
-	}
-	if o := got.Origins[0]; o != nil {
-		out.SessionKey, out.ThreadId = o.Key, o.Thread
 	}
 	return out, nil
 }
@@ -123,11 +221,16 @@ func (s *Service) accept(ctx context.Context, account layer.Account, m *registry
 // later, or it is refused. What is wrong with the call itself stays an error.
 func outcome(err error) (*registryv1.AcceptedMessage, error) {
 	f := fault.From(err)
-	out := &registryv1.AcceptedMessage{Reason: f.Reason, Message: f.What}
-	switch f.Code {
-	case codes.ResourceExhausted, codes.Unavailable:
+	out := &registryv1.AcceptedMessage{Reason: f.Reason, Message: f.What, Notify: f.Reason == fault.CommandForbidden || f.Reason == fault.QueueFull}
+	switch {
+	case f.Reason == fault.RouteBroken, f.Reason == fault.QueueFull:
+		out.Outcome = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED
+	case f.Reason == fault.DiskFull, f.Reason == fault.ReadOnly, f.Reason == fault.RegistryUnavailable:
+		return nil, err // of the registry and no agent: it is asked again without end
+	case f.Reason == fault.AgentNotFound, // of a home that gets its first agent now
+		f.Reason == fault.ConfigInvalid, f.Code == codes.FailedPrecondition, f.Code == codes.ResourceExhausted, f.Code == codes.Unavailable: // of one agent
 		out.Outcome, out.RetryAfter = registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER, durationpb.New(max(f.RetryAfter, time.Second))
-	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.NotFound:
+	case f.Code == codes.InvalidArgument, f.Code == codes.PermissionDenied, f.Code == codes.NotFound:
 		out.Outcome = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED
 	default:
 		return nil, err
@@ -136,40 +239,127 @@ func outcome(err error) (*registryv1.AcceptedMessage, error) {
 }
 
 // put stores a message that is no repeat, if the agent may get it.
-func (s *Service) put(ctx context.Context, d routing.Decision, in inbound) (store.Appended, error) {
+func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check bool) (routing.Stored, error) {
 	a, err := s.Agents.Get(d.Agent)
 	if err != nil {
-		return store.Appended{}, err
+		return routing.Stored{}, err
 	}
 	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
-		return store.Appended{}, s.Fault(a.ID, thread.Inbox, err)
+		return routing.Stored{}, s.Fault(a.ID, thread.Inbox, err)
 	}
-	origin := &store.Origin{
-		Thread: d.Thread, Key: d.Key, Account: in.account.Name, ProviderID: in.m.GetMessageId(), Rev: d.Revision, SentAt: in.sentAt,
+	conversation := store.Ref{Agent: a.ID, Thread: d.Thread}
+	group, edit := in.m.GetKind() != sessionkey.DM, in.m.GetEditOf() != ""
+	owner, why := s.admit(ctx, d, set, in, check)
+	if why == nil && in.m.GetCommand() != nil {
+		why = permitted(in.m.GetCommand(), d.Settings.Commands, owner, check)
 	}
-	o := store.AppendOptions{Key: in.m.GetKey(), Revision: d.Revision}
-	why := in.admitted(d.Settings.Owners)
-	if why == nil {
+	if why == nil && group && !edit {
+		out, found, err := s.Router.Pushed(ctx, conversation, in.m.GetKey()) // as context
+		if err != nil || found {
+			return routing.Stored{Appended: out, Agent: a.ID, Key: d.Key, Thread: d.Thread}, err
+		}
+	}
+	switch {
+	case why == nil && !edit && check:
+		why = checked{registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED, owner}
+	case why == nil && !edit:
+		origin := &store.Origin{
+			Thread: d.Thread, Key: d.Key, Account: in.account.Name, ProviderID: in.m.GetMessageId(), Rev: d.Revision, SentAt: in.sentAt,
+		}
+		if c := in.m.GetCommand(); c != nil {
+			origin.Command = wire.StoredCommand(c)
+		}
 		var out store.Appended
-		out, why = s.Inbox.Put(ctx, a, set, []store.NewEvent{{Source: in.from.String(), Type: thread.TypeMessage, Content: in.content(), Origin: origin}}, o)
-		if why == nil || errors.Is(why, store.ErrRevision) {
-			return out, why
+		out, why = s.Inbox.Put(ctx, a, set, []store.NewEvent{{Source: in.from.String(), Type: thread.TypeMessage, Content: in.content(), Origin: origin}},
+			store.AppendOptions{Key: in.m.GetKey(), Revision: d.Revision, MaxPerPeer: most(set, in.m), Reader: in.reader})
+		if why == nil || errors.Is(why, store.ErrRevision) || fault.Is(why, fault.LeaseLost) {
+			return routing.In(a.ID, out), why
 		}
 	}
 	// A message that was stored before is a repeat, whatever the rules, the quotas or its text
 	// are now.
-	out, found, err := s.Router.Store.Pushed(ctx, store.Inbox(a.ID), o.Key)
-	if err != nil || !found {
-		return out, why
+	if out, found, err := s.Router.Pushed(ctx, store.Inbox(a.ID), in.m.GetKey()); err != nil || found {
+		return routing.In(a.ID, out), err
 	}
-	out.Duplicate = true
-	return out, nil
+	if group {
+		if out, found, err := s.Router.Pushed(ctx, conversation, in.m.GetKey()); err != nil || found {
+			return routing.Stored{Appended: out, Agent: a.ID, Key: d.Key, Thread: d.Thread}, err
+		}
+	}
+	switch {
+	case check && (edit && why == nil || errors.Is(why, errContext) && (edit || d.Scope == sessionkey.Conversation)):
+		return routing.Stored{}, checked{registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT, owner}
+	case edit && (why == nil || errors.Is(why, errContext)):
+		return s.noteEdit(ctx, a, set, d, in)
+	case errors.Is(why, errContext) && d.Scope == sessionkey.Conversation:
+		return s.note(ctx, a, set, routing.Stored{Agent: a.ID, Key: d.Key, Thread: d.Thread}, in)
+	case errors.Is(why, errContext):
+		return routing.Stored{}, notAddressed(in.account)
+	}
+	return routing.Stored{}, why
+}
+
+// most is how many messages of the person may wait in the conversation with this one; 0: any number. A command is
+// never refused for what waits: it may be the one that ends it.
+func most(set *agentdir.Agent, m *registryv1.InboundMessage) int64 {
+	if q := set.Config.Queue; q.Drop == config.DropNew && m.GetCommand() == nil {
+		return int64(q.Cap)
+	}
+	return 0
+}
+
+// admit returns nil when the agent gets the message, and whether an owner of the home wrote it, which is
+// looked up for commands and checks alone. Errors: those of admitted.
+func (s *Service) admit(ctx context.Context, d routing.Decision, set *agentdir.Agent, in inbound, check bool) (owner bool, err error) {
+	p, err := s.standing(ctx, in)
+	if err != nil {
+		return false, err
+	}
+	patterns, owners := set.Entry.GroupChat.MentionPatterns, d.Settings.Owners
+	why := in.admitted(owners, patterns, p)
+	refused := errors.Is(why, errStranger) || fault.Is(why, fault.PeerRefused)
+	if !check && in.m.GetCommand() == nil && (!refused || p.State == store.PairingBlocked || in.m.GetKind() != sessionkey.DM) {
+		return false, why
+	}
+	// The person may be an owner by another account of the type.
+	paired, err := s.Store.PairedOwners(ctx)
+	if err != nil {
+		return false, s.Fault("", "", err)
+	}
+	owners = append(paired, owners...)
+	owner = slices.Contains(owners, in.account.Type+":"+in.m.GetPeerId())
+	switch {
+	case refused && p.State != store.PairingBlocked && in.m.GetKind() == sessionkey.DM:
+		why = in.admitted(owners, patterns, p)
+	case errors.Is(why, errContext) && owner && in.m.GetCommand() != nil: // an owner need not mention the agent
+		why = nil
+	}
+	return owner, why
+}
+
+// permitted returns nil when a person may use a command. Errors: COMMAND_FORBIDDEN,
+// INVALID_ARGUMENT for what is no command, or is none of the inbox.
+func permitted(c *registryv1.ChatCommand, set layer.Commands, owner, check bool) error {
+	spec, ok := chatcommand.Find(c.GetName())
+	if !ok {
+		return wire.Bad(fmt.Sprintf("%q is no command", c.GetName()), "send the text as a message")
+	}
+	switch may, who := set.Permits(spec, owner); {
+	case !may && who == layer.CommandsOfNone:
+		return fault.New(codes.PermissionDenied, fault.CommandForbidden, "no one may use /"+spec.Name+" in a chat", "commands.allow of the settings decides it")
+	case !may:
+		return fault.New(codes.PermissionDenied, fault.CommandForbidden, "only an owner may use /"+spec.Name, "an owner uses it")
+	case !check && !chatcommand.Queued(spec.Name):
+		return wire.Bad("/"+spec.Name+" is answered by the gateway", "send it with check")
+	}
+	return nil
 }
 
 // inbound is a message whose fields can be used.
 type inbound struct {
 	account layer.Account
+	reader  *store.Fence // see readerOf
 	m       *registryv1.InboundMessage
 	from    source.Address
 	text    string
@@ -227,34 +417,45 @@ func (in inbound) request() binding.Request {
 	return r
 }
 
-// admitted returns nil when the account takes the message. Errors: PEER_REFUSED, NOT_ADDRESSED.
-func (in inbound) admitted(owners []string) error {
-	who := in.m.GetPeerId()
-	listed := func(list []string) bool { return slices.Contains(list, who) || slices.Contains(list, anyone) }
+// admitted returns nil when the account takes the message of a person about whom p was decided. Errors: PEER_REFUSED,
+// errStranger, errContext.
+func (in inbound) admitted(owners, patterns []string, p store.Pairing) error {
+	who, a := in.m.GetPeerId(), in.account
+	named := func(list []string) bool { return slices.Contains(list, who) }
+	listed := func(list []string) bool { return named(list) || slices.Contains(list, anyone) }
 	refuse := func(what, fix string) error {
 		return fault.New(codes.PermissionDenied, fault.PeerRefused, what, fix)
 	}
-	if !in.account.Enabled {
-		return refuse("the account '"+in.account.Name+"' is not enabled", "set channels."+in.account.Name+".enabled: true")
+	switch {
+	case !a.Enabled:
+		return refuse("the account '"+a.Name+"' is not enabled", "set channels."+a.Name+".enabled: true")
+	case p.State == store.PairingBlocked:
+		return refuse("this person is blocked at '"+a.Name+"'", "'agentctl pair revoke' ends that")
 	}
+	owner, approved := slices.Contains(owners, a.Type+":"+who), p.State == store.PairingApproved
+	// Two programs that answer each other would never stop: one is listed by its own id.
+	stranger := in.m.GetBot() && !owner && !approved && !named(a.AllowFrom) && !named(a.Groups.AllowFrom)
 	if in.m.GetKind() == sessionkey.DM {
-		if in.account.DM == "open" || slices.Contains(owners, in.account.Type+":"+who) || in.account.DM != "off" && listed(in.account.AllowFrom) {
+		switch {
+		case owner, a.DM != "off" && !stranger && (a.DM == "open" || listed(a.AllowFrom) || approved):
 			return nil
+		case a.DM == "pairing":
+			return errStranger
 		}
-		return refuse("this person may not write to '"+in.account.Name+"'", "add the person to channels."+in.account.Name+".allow_from")
+		return refuse("this person may not write to '"+a.Name+"'", "add the person to channels."+a.Name+".allow_from")
 	}
-	g := in.account.Groups
+	g := a.Groups
 	switch {
 	case !slices.Contains(g.Allow, in.m.GetSessionId()) && !slices.Contains(g.Allow, in.m.GetParent()) && !slices.Contains(g.Allow, anyone):
-		return refuse("this group may not write to '"+in.account.Name+"'", "add its id to channels."+in.account.Name+".groups.allow")
+		return refuse("this group may not write to '"+a.Name+"'", "add its id to channels."+a.Name+".groups.allow")
 	case len(g.AllowFrom) > 0 && !listed(g.AllowFrom):
-		return refuse("this person may not write to '"+in.account.Name+"' in groups", "add the person to channels."+in.account.Name+".groups.allow_from")
+		return refuse("this person may not write to '"+a.Name+"' in groups", "add the person to channels."+a.Name+".groups.allow_from")
 	case g.Mode == "off":
-		return refuse("'"+in.account.Name+"' takes no messages of groups", "set channels."+in.account.Name+".groups.mode")
-	case g.Mode == "always", in.m.GetMentioned(), in.m.GetReplyTo().GetMine():
+		return refuse("'"+a.Name+"' takes no messages of groups", "set channels."+a.Name+".groups.mode")
+	case !stranger && (g.Mode == "always" || in.m.GetMentioned() || in.m.GetReplyTo().GetMine() || mentions(in.text, patterns)):
 		return nil
 	}
-	return fault.New(codes.PermissionDenied, fault.NotAddressed, "the message is not addressed to '"+in.account.Name+"'", "mention it, or set channels."+in.account.Name+".groups.mode: always")
+	return errContext
 }
 
 // content is the content of the event, with the keys of the external gateway.
@@ -276,20 +477,21 @@ func (in inbound) content() string {
 		TeamID         string `json:"team_id,omitempty"`
 	}
 	content := struct {
-		ID             string       `json:"id,omitempty"`
-		ChannelID      string       `json:"channel_id"`
-		PeerID         string       `json:"peer_id"`
-		PeerName       string       `json:"peer_name,omitempty"`
-		SessionID      string       `json:"session_id"`
-		Text           string       `json:"text"`
-		ReplyTo        *replyTo     `json:"reply_to,omitempty"`
-		CreatedAt      string       `json:"created_at"`
-		Kind           string       `json:"kind"`
-		PlatformThread string       `json:"platform_thread,omitempty"`
-		Mentioned      bool         `json:"mentioned,omitempty"`
-		GuildID        string       `json:"guild_id,omitempty"`
-		TeamID         string       `json:"team_id,omitempty"`
-		ReplyContext   replyContext `json:"reply_context"`
+		ID             string            `json:"id,omitempty"`
+		ChannelID      string            `json:"channel_id"`
+		PeerID         string            `json:"peer_id"`
+		PeerName       string            `json:"peer_name,omitempty"`
+		SessionID      string            `json:"session_id"`
+		Text           string            `json:"text"`
+		ReplyTo        *replyTo          `json:"reply_to,omitempty"`
+		CreatedAt      string            `json:"created_at"`
+		Kind           string            `json:"kind"`
+		PlatformThread string            `json:"platform_thread,omitempty"`
+		Mentioned      bool              `json:"mentioned,omitempty"`
+		GuildID        string            `json:"guild_id,omitempty"`
+		TeamID         string            `json:"team_id,omitempty"`
+		Attachments    []wire.Attachment `json:"attachments,omitempty"`
+		ReplyContext   replyContext      `json:"reply_context"`
 	}{
 		ID: m.GetMessageId(), ChannelID: in.account.Name, PeerID: m.GetPeerId(), PeerName: in.name, SessionID: m.GetSessionId(), Text: in.text,
 		CreatedAt: thread.Stamp(in.sentAt), Kind: m.GetKind(), PlatformThread: m.GetPlatformThread(), Mentioned: m.GetMentioned(),
@@ -298,6 +500,13 @@ func (in inbound) content() string {
 			"external", in.account.Name, m.GetPeerId(), m.GetSessionId(), m.GetKind(), m.GetPlatformThread(), m.GetMessageId(), m.GetGuildId(), m.GetTeamId(),
 		},
 	}
+	for _, f := range m.GetAttachments() {
+		file := wire.Attachment{Type: f.GetType(), MIME: f.GetMime(), Name: f.GetName(), Size: f.GetSize(), Error: f.GetError()}
+		if f.GetSha256() != "" {
+			file.Media = "sha256:" + f.GetSha256()
+		}
+		content.Attachments = append(content.Attachments, file)
+	}
 	if r := m.GetReplyTo(); r != nil {
 		text, _ := boundary.Text(r.GetText(), 0)
 		if runes := []rune(text); len(runes) > maxQuote {
@@ -305,11 +514,7 @@ func (in inbound) content() string {
 		}
 		content.ReplyTo = &replyTo{r.GetId(), text}
 	}
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(content) // strings and booleans: it cannot fail
-	return strings.TrimSuffix(b.String(), "\n")
+	return encode(content)
 }
 
 // maxQuote is the most characters of the message that another one answers.

@@ -64,7 +64,8 @@ func TestSharedSettings(t *testing.T) {
 	for name, c := range map[string]struct{ text, version, reason, what string }{
 		"an old version": {"bindings: []\n", "", fault.InvalidArgument, "version"},
 		"broken":         {"bindings:\n  - {agent: a1}\n", version, fault.ConfigInvalid, "edge.yaml:2:"},
-		"of a registry":  {"storage: {engine: sqlite}\n", version, fault.ConfigInvalid, "each registry"},
+		"of a registry":  {"storage: {engine: sqlite}\n", version, fault.ConfigInvalid, "each machine"},
+		"of a gateway":   {"gateway: {http: \"off\"}\n", version, fault.ConfigInvalid, "each machine"},
 	} {
 		if _, err := set(c.text, c.version); !fault.Is(err, c.reason) || !strings.Contains(err.Error(), c.what) {
 			t.Errorf("%s: %v", name, err)

@@ -88,6 +88,7 @@ type Registry struct {
 	Approvals store.Approvals
 	Questions store.Questions
 	Pins      store.Pins
+	Channels  store.Channels
 	Revisions store.Revisions
 	Workdirs  store.Workdirs
 	Quota     *admission.Quota
@@ -132,7 +133,7 @@ func New(e Engine, o Options) *Registry {
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
 	r.Table, r.Approvals, r.Questions, r.Pins, r.Quota = r.table, counts, counts, counts, admission.New(counts)
-	r.Revisions = counts
+	r.Channels, r.Revisions = counts, counts
 	r.central = &central{rows: counts, over: o.Home, notify: func() { r.notify(store.NoticeSettings, "") }}
 	r.Files = newFiles(e.Agents(), o.Home, r.central, func(id string) { r.notify(store.NoticeSettings, id) })
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}

@@ -138,7 +138,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 			return nil
 		}
 		if err == nil {
-			err = removal.Clear(s.home, dir)
+			err = removal.Clear(s.home, dir, false)
 		}
 		return err
 	}, nil

@@ -32,7 +32,9 @@ func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.R
 		return rec, err
 	}
 	l.recheck() // its end is on the loop's clock from now on
-	l.of.Wakes.Granted(lease.AgentOf(req.Resource))
+	if id := lease.AgentOf(req.Resource); id != "" {
+		l.of.Wakes.Granted(id)
+	}
 	return rec, nil
 }
 

@@ -25,6 +25,9 @@ func (w *Wakes) FateChanged(agent string) {
 	w.notify(store.NoticeFate, agent)
 }
 
+// LeaseEnded wakes the waiters for the end of a lease at all registries.
+func (w *Wakes) LeaseEnded(resource string) { w.FateChanged(resource) }
+
 // ApprovalChanged wakes the waiters for a change of an approval at all registries.
 func (w *Wakes) ApprovalChanged() {
 	w.Wakes.ApprovalChanged()

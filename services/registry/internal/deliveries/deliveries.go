@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
@@ -41,6 +43,7 @@ type Store interface {
 	store.Deliveries
 	Seal(ctx context.Context, agent string, f store.Fence) error
 	MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error
+	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
 }
 
 // Deps are the dependencies of a Service.
@@ -99,14 +102,21 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*state.Agent, st
 
 func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.Fence, set *agentdir.Agent, threadID string, n store.NextDelivery) (*registryv1.BeginDeliveryResponse, error) {
 	r := store.Ref{Agent: a.ID, Thread: threadID}
-	if !n.Peek {
-		fault.Point("D1.before")
-	}
 	n.BootID, n.Since = s.Generation.Current()
 	if !n.Since.IsZero() {
 		n.Elapsed = time.Since(n.Since)
 	}
 	n.MaxAge, n.MaxAttempts = set.Config.Deliver.MaxAge, set.Config.Deliver.MaxAttempts
+	wait, err := s.pause(ctx, r, fence, set.Config.HumanDelay, n)
+	if err != nil {
+		return nil, s.Fault(a.ID, threadID, err)
+	}
+	if wait > 0 {
+		return &registryv1.BeginDeliveryResponse{Outcome: registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_WAIT, Wait: durationpb.New(wait)}, nil
+	}
+	if !n.Peek {
+		fault.Point("D1.before")
+	}
 	d, err := s.Store.NextDelivery(ctx, r, fence, n)
 	if err != nil {
 		return nil, s.Fault(a.ID, threadID, err)
@@ -135,7 +145,26 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 	for name, c := range set.Config.Channels {
 		out.Channels = append(out.Channels, &registryv1.ChannelConfig{Name: name, Type: c.Type, Url: c.URL, Secret: c.Secret, AllowPrivate: c.AllowPrivate})
 	}
+	if len(set.Accounts) > 0 && set.Config.Outbound == nil {
+		out.Account = account(set.Accounts, d.Event.Content)
+	}
 	return out, nil
+}
+
+// account is the account by which the message came that an event answers; nil: none.
+func account(list []layer.Account, content string) *registryv1.ChannelConfig {
+	c, err := channel.ParseContent([]byte(content))
+	if err != nil {
+		return nil
+	}
+	for _, a := range list {
+		if a.Name == c.ReplyContext.ChannelID() {
+			return &registryv1.ChannelConfig{
+				Name: a.Name, Type: a.Type, Url: a.URL, Secret: a.Secret, AllowPrivate: a.AllowPrivate, Token: a.Token, AppToken: a.AppToken, Api: a.API, Plugin: a.Plugin,
+			}
+		}
+	}
+	return nil
 }
 
 // mark stores a thread's delivery progress in the inbox database.

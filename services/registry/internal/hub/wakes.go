@@ -26,6 +26,13 @@ func (w *Wakes) FateChanged(agent string) { w.fates.Wake(agent) }
 // that watches a run learns which runner continues it.
 func (w *Wakes) Granted(agent string) { w.fates.Wake(agent) }
 
+// AwaitLease waits for the end of a lease that is of no agent, by its resource; see Hub.Wait. No
+// agent has the name of a resource.
+func (w *Wakes) AwaitLease(resource string) (<-chan struct{}, func()) { return w.fates.Wait(resource) }
+
+// LeaseEnded wakes the waiters for the end of a lease.
+func (w *Wakes) LeaseEnded(resource string) { w.fates.Wake(resource) }
+
 // AwaitApproval waits for a change of an approval or a question; see Hub.Wait.
 func (w *Wakes) AwaitApproval() (<-chan struct{}, func()) { return w.questions.Wait(struct{}{}) }
 

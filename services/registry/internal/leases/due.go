@@ -41,8 +41,12 @@ func (s *Service) Run(ctx context.Context) {
 			s.Log.Warn("leases not checked", "error", err)
 		}
 		for _, r := range ended {
-			s.Log.Info("lease ended", "agent_id", lease.AgentOf(r.Resource), "holder", r.Holder, "fencing_token", r.Token)
-			s.Due.Ended(ctx, lease.AgentOf(r.Resource))
+			key, name := "agent_id", lease.AgentOf(r.Resource)
+			if lease.IsChannel(r.Resource) {
+				key, name = "account", lease.AccountOf(r.Resource)
+			}
+			s.Log.Info("lease ended", key, name, "holder", r.Holder, "fencing_token", r.Token)
+			s.ended(ctx, r.Resource)
 		}
 		t := time.NewTimer(next)
 		select {

@@ -72,9 +72,12 @@ type Aborts interface {
 	Of(resource string, token uint64) (runs []string)
 }
 
-// Wakes notifies the calls that wait for a grant or a fate.
+// Wakes notifies the calls that wait for a grant, the end of a lease, or a fate.
 type Wakes interface {
 	AwaitFate(agent string) (woken <-chan struct{}, done func())
+	// AwaitLease and LeaseEnded are for the end of a lease that is of no agent.
+	AwaitLease(resource string) (woken <-chan struct{}, done func())
+	LeaseEnded(resource string)
 	Again() <-chan time.Time
 }
 
@@ -121,6 +124,12 @@ func ttlOf(d *durationpb.Duration) time.Duration {
 
 // AcquireLease grants one resource.
 func (s *Service) AcquireLease(ctx context.Context, req *registryv1.AcquireLeaseRequest) (*registryv1.AcquireLeaseResponse, error) {
+	if (req.GetKind() == registryv1.LeaseKind_LEASE_KIND_CHANNEL) != (req.GetAgentId() == "") || (req.GetAgentId() == "") != (req.GetAccount() != "") {
+		return nil, wire.Bad("a lease is of an agent or of a channel account", "give one of agent_id and account, as the kind says")
+	}
+	if req.GetAccount() != "" {
+		return s.acquireAccount(ctx, req)
+	}
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
@@ -180,7 +189,7 @@ func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLease
 	if err := s.Leases.Release(ctx, req.GetResource(), req.GetToken()); err != nil && !errors.Is(err, lease.ErrLost) {
 		return nil, s.Fault(id, "", err)
 	}
-	s.Due.Ended(ctx, id)
+	s.ended(ctx, req.GetResource())
 	return &registryv1.ReleaseLeaseResponse{}, nil
 }
 

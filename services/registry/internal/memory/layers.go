@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -93,8 +94,11 @@ func (s *Files) Layers(ctx context.Context, p Place) (out []*registryv1.MemorySt
 		if state.Content, state.Version, err = s.file(ctx, p.Agent.ID, name); err != nil {
 			return nil, nil, err
 		}
-		if l == registryv1.MemoryLayer_MEMORY_LAYER_THREAD && Earlier(state.GetDigestedId(), p.EpochFrom) {
+		switch {
+		case l == registryv1.MemoryLayer_MEMORY_LAYER_THREAD && Earlier(state.GetDigestedId(), p.EpochFrom):
 			state.Content = "" // it is about to be moved
+		case l == registryv1.MemoryLayer_MEMORY_LAYER_PEER && sessionkey.OfGroup(p.Thread.Thread):
+			state.Content = "" // see Names
 		}
 		out = append(out, state)
 	}

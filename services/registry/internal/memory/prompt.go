@@ -5,17 +5,20 @@ import (
 	"path/filepath"
 
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/sessionkey"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // Names are the parts of the prompt that are files, in their order. The names
 // come from the tuple and the thread alone, so that no other peer's memory can be among
-// them.
+// them. In the conversation of a group they are without that of the author: it knows what was
+// written in private, and the group reads the answer.
 func Names(t route.Tuple, threadID string) []string {
-	return []string{
-		"IDENTITY.md", filepath.Join("memory", route.MemoryAgentFile),
-		filepath.Join("memory", route.MemoryUserFile(t)), filepath.Join("memory", route.MemoryThreadFile(threadID)),
+	names := append(make([]string, 0, 4), "IDENTITY.md", filepath.Join("memory", route.MemoryAgentFile))
+	if !sessionkey.OfGroup(threadID) {
+		names = append(names, filepath.Join("memory", route.MemoryUserFile(t)))
 	}
+	return append(names, filepath.Join("memory", route.MemoryThreadFile(threadID)))
 }
 
 // Read reads them, unless all are in hand.

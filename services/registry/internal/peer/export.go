@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +27,7 @@ type archive struct {
 	name string
 	part int
 	buf  []byte
+	refs map[string]bool // media that events and steps refer to, by hash
 }
 
 // Export writes what was found as a tar:
@@ -36,9 +39,11 @@ type archive struct {
 //	deliveries-1.jsonl             what became of each reply
 //	approvals-1.jsonl              what people were asked, and who answered
 //	questions-1.jsonl              what the agent asked the peer, with the answers
+//	pairing-1.jsonl                what was decided about the peer as a person of an account
+//	media/<sha256>                 images and other media that events and steps refer to
 //	memory/*.md, sessions/*.jsonl  as they are
 func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
-	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second)}
+	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second), refs: map[string]bool{}}
 	var threads []string
 	for _, p := range f.Threads {
 		threads = append(threads, p.ID)
@@ -50,7 +55,7 @@ func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.approvals, f.questions, f.copies} {
+	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.approvals, f.questions, f.pairing, f.media, f.copies} {
 		if err := step(ctx, c, a); err != nil {
 			return err
 		}
@@ -72,6 +77,7 @@ func (f *Data) events(ctx context.Context, c Deps, a *archive) error {
 				if _, mine := slices.BinarySearch(p.Events, e.ID); !mine {
 					continue
 				}
+				store.FindMediaRefs([]byte(e.Content), a.refer)
 				if err := a.line(e.AppendLine(nil)); err != nil {
 					return err
 				}
@@ -98,6 +104,7 @@ func (f *Data) turns(ctx context.Context, c Deps, a *archive) error {
 			}
 			var steps []map[string]any
 			for _, s := range t.Steps {
+				store.FindMediaRefs(s.Result, a.refer)
 				steps = append(steps, map[string]any{
 					"kind": s.Kind, "state": s.State, "name": s.Name, "arguments": s.Arguments, "result": string(s.Result), "recorded_at": s.RecordedAt,
 				})
@@ -198,6 +205,45 @@ func (f *Data) questions(ctx context.Context, c Deps, a *archive) error {
 	}
 }
 
+func (f *Data) pairing(ctx context.Context, c Deps, a *archive) error {
+	a.begin("pairing")
+	mine := f.records()
+	p, found, err := c.Pairings.Pairing(ctx, mine.Account, mine.Peer)
+	if err != nil {
+		return c.Fault(f.agent.ID, "", err)
+	}
+	if !found {
+		return nil
+	}
+	if err := a.value(map[string]any{
+		"account": p.Account, "type": p.Type, "peer_id": p.Peer, "peer_name": p.Name, "state": p.State, "owner": p.Owner, "by": p.By, "at": p.At.UTC(), "messages": p.Messages,
+	}); err != nil {
+		return err
+	}
+	return a.flush()
+}
+
+// media writes those that are still there.
+func (f *Data) media(ctx context.Context, c Deps, a *archive) error {
+	for _, sum := range slices.Sorted(maps.Keys(a.refs)) {
+		m, err := c.Media.Store.MediaInfo(ctx, f.agent.ID, sum)
+		var data []byte
+		if err == nil {
+			err = store.EachPiece(ctx, c.Media.Store, f.agent.ID, m, func(piece []byte) error {
+				data = append(data, piece...)
+				return nil
+			})
+		}
+		if err == nil {
+			err = a.bytes("media/"+sum, data)
+		}
+		if err != nil && !errors.Is(err, store.ErrNoMedia) {
+			return c.Fault(f.agent.ID, thread.Inbox, err)
+		}
+	}
+	return nil
+}
+
 func (f *Data) copies(ctx context.Context, c Deps, a *archive) error {
 	for _, n := range f.Files {
 		b, err := c.Agents.OwnFile(ctx, f.agent.ID, n)
@@ -210,6 +256,8 @@ func (f *Data) copies(ctx context.Context, c Deps, a *archive) error {
 	}
 	return nil
 }
+
+func (a *archive) refer(sum string) { a.refs[sum] = true }
 
 func (a *archive) begin(name string) { a.name, a.part = name, 0 }
 

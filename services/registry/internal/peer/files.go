@@ -41,6 +41,9 @@ func (f *Data) files(ctx context.Context, c Deps) error {
 // records lists the data of the peer outside of threads.
 func (f *Data) records() store.PeerRecords {
 	var s store.PeerRecords
+	if !f.Peer.Internal {
+		s.Account, s.Peer = f.Peer.ChannelID, f.Peer.PeerID
+	}
 	for _, p := range f.Threads {
 		if p.ID == thread.Inbox {
 			s.Inbox = p.Events

@@ -6,6 +6,9 @@
 //	                                     memory/user-..., memory/thread-...,
 //	                                     memory/past/thread-..., sessions/
 //	                                     questions asked of people, lines of the log
+//	                                     what the peer wrote in groups without addressing the agent
+//	                                     what was decided about the peer as a person of an account
+//	                                     media that nothing else refers to
 //
 // It promises that it erases nothing of other peers except what is in the same turn or the
 // same digest; that it erases conversations before the inbox, by which they are found, so
@@ -26,14 +29,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/media"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -128,7 +134,10 @@ type Deps struct {
 	Wakes     Wakes
 	// Questions are those that agents ask their peers.
 	Questions store.Questions
-	Log       wire.Log
+	// Pairings are those of accounts.
+	Pairings store.Pairings
+	Log      wire.Log
+	Media    media.Sweeper
 }
 
 // Find finds a peer of an agent. Errors: THREAD_NOT_FOUND, INVALID_ARGUMENT.
@@ -219,16 +228,54 @@ func (f *Data) conversation(ctx context.Context, c Deps, id string, inbox store.
 	}
 	var t route.Tuple
 	alone := strings.HasPrefix(id, "threads/peers/") && json.Unmarshal([]byte(text), &t) == nil && meet(t)
-	if !alone && !slices.Contains(inbox.Threads, id) {
+	var said []int64
+	turns := slices.Contains(inbox.Threads, id)
+	if !alone && (turns || strings.HasPrefix(id, "threads/sessions/") || strings.HasPrefix(id, "threads/topics/")) {
+		if said, err = contextOf(ctx, c, r, meet); err != nil {
+			return err
+		}
+	}
+	if !alone && !turns && len(said) == 0 {
 		return nil
 	}
 	s, err := c.Store.Share(ctx, r, store.PeerQuery{Whole: alone, Turns: inbox.Turns})
-	if err != nil || len(s.Events)+len(s.Turns) == 0 && !alone {
+	if err != nil {
 		return err
+	}
+	s.Events = append(s.Events, said...)
+	slices.Sort(s.Events)
+	s.Events = slices.Compact(s.Events)
+	if len(s.Events)+len(s.Turns) == 0 && !alone {
+		return nil
 	}
 	f.Open += s.Open
 	f.Threads = append(f.Threads, Part{ID: id, Whole: alone, PeerShare: s})
 	return nil
+}
+
+// contextOf are the events of a conversation that a peer wrote without starting a turn.
+func contextOf(ctx context.Context, c Deps, r store.Ref, meet func(route.Tuple) bool) (ids []int64, err error) {
+	only, err := filter.Parse(thread.ContextFilter)
+	if err != nil {
+		return nil, err
+	}
+	for after, more := int64(0), true; more; {
+		p, err := c.Store.Read(ctx, r, store.Query{After: after, Limit: page, Filter: only})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range p.Events {
+			after = e.ID
+			if e.Content == store.Erased {
+				continue
+			}
+			if t, _, err := route.Of(e.Source, e.Content); err == nil && meet(t) {
+				ids = append(ids, e.ID)
+			}
+		}
+		more = p.More && len(p.Events) > 0
+	}
+	return ids, nil
 }
 
 // Erase erases the data. Errors: LEASE_HELD, TURN_BEGUN.
@@ -246,6 +293,15 @@ func (f *Data) Erase(ctx context.Context, c Deps) error {
 		if err := c.Store.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
 			return c.Fault(f.agent.ID, p.ID, err)
 		}
+	}
+	// The agent is at rest: what nothing refers to now were the peer's media, or are those of a step that was not
+	// recorded. A repeat of an erasure that was interrupted here finds them again.
+	swept, err := c.Media.Sweep(ctx, f.agent.ID, media.Sweep{Before: time.Now().Add(time.Second), Apply: true})
+	if err == nil && swept.Gone > 0 { // the names of files are not to stay in free pages of the inbox
+		err = c.Store.Erase(ctx, store.Inbox(f.agent.ID), store.PeerShare{})
+	}
+	if err != nil {
+		return c.Fault(f.agent.ID, thread.Inbox, err)
 	}
 	wire.LogAgent(c.Log, f.agent.ID, fmt.Sprintf("erased a peer: %d threads, %d files", len(f.Threads), len(f.Files)))
 	return nil

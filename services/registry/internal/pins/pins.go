@@ -60,6 +60,8 @@ type Deps struct {
 	wire.Faults
 	Home Home
 	Pins store.Pins
+	// Meter is required.
+	Meter Meter
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
@@ -67,6 +69,7 @@ type Service struct {
 	registryv1.UnimplementedPinServiceServer
 	Deps
 	settled settled
+	counts  counts
 }
 
 // New returns the service.
@@ -95,6 +98,7 @@ func (s *Service) ReportTools(ctx context.Context, req *registryv1.ReportToolsRe
 			return nil, s.Fault("", "", err)
 		}
 	}
+	s.note(req.GetServer(), after)
 	return &registryv1.ReportToolsResponse{Pins: messages(after)}, nil
 }
 
@@ -195,6 +199,9 @@ func (s *Service) ListPins(ctx context.Context, req *registryv1.ListPinsRequest)
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
+	if req.GetServer() != "" { // another registry may have changed them
+		s.note(req.GetServer(), list)
+	}
 	size := 0
 	list = slices.DeleteFunc(list, func(p store.Pin) bool {
 		listed := slices.Contains(names, p.Server)
@@ -267,6 +274,7 @@ func (s *Service) ResolvePins(ctx context.Context, req *registryv1.ResolvePinsRe
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
+	s.note(req.GetServer(), after)
 	return &registryv1.ResolvePinsResponse{Pins: messages(after)}, nil
 }
 

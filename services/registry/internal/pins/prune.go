@@ -13,7 +13,10 @@ func (s *Service) Prune(ctx context.Context, servers []layer.Server) error {
 	for i, one := range servers {
 		names[i] = one.Name
 	}
-	return s.Fault("", "", s.Pins.PrunePins(ctx, names))
+	if err := s.Pins.PrunePins(ctx, names); err != nil {
+		return s.Fault("", "", err)
+	}
+	return s.recount(ctx)
 }
 
 // PruneSettled is Prune by settings that it has seen twice, once for each version: an editor may move the file away

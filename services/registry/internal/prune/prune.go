@@ -3,7 +3,7 @@
 //
 //	inbox            keys of pushes, parts of events.jsonl, logs
 //	conversation     results of steps, parts of events.jsonl, logs
-//	the agent        parts of agent.log
+//	the agent        parts of agent.log, media that nothing needs
 //
 // It promises that rotated files are removed from the oldest on, without a gap, and that
 // the newest rotated part of each events.jsonl stays: the writer learns from it that there
@@ -21,6 +21,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/media"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -33,7 +34,7 @@ type Options struct {
 }
 
 // Sums are the results of a page, by kind of data.
-type Sums struct{ Results, Keys, Lines, Logs Share }
+type Sums struct{ Results, Keys, Lines, Logs, Media Share }
 
 // Share adds up store.Share values.
 type Share struct{ store.Share }
@@ -78,6 +79,7 @@ type Deps struct {
 	wire.Faults
 	Store  store.Pruner
 	Agents Agents
+	Media  media.Sweeper
 }
 
 // Page prunes a page of an agent's threads and returns the token of the next page, empty
@@ -103,7 +105,13 @@ func (c Deps) Page(ctx context.Context, agent string, o Options) (s Sums, next s
 			return s, "", c.Fault(agent, id, err)
 		}
 	}
-	return s, next, nil
+	if next != "" {
+		return s, next, nil
+	}
+	// With the last page, after the results of steps that referred to media.
+	swept, err := c.Media.Sweep(ctx, agent, media.Sweep{Before: time.Now().Add(-store.MediaGrace), Since: o.Before, Apply: o.Apply})
+	s.Media.add(swept)
+	return s, "", c.Fault(agent, thread.Inbox, err)
 }
 
 func (s *Sums) thread(ctx context.Context, c Deps, r store.Ref, o Options) error {

@@ -31,6 +31,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -137,26 +138,42 @@ func (r *Router) Account(ctx context.Context, name string) (layer.Account, error
 		"add it below channels in theclaw.yaml; 'agentctl config status' says which file is in force")
 }
 
+// Stored is where a message was stored: in the inbox of an agent, or, when it has no keys of an inbox, as
+// context in a conversation.
+type Stored struct {
+	store.Appended
+	Agent, Key, Thread string // Key and Thread are of the conversation
+}
+
+// In returns what an inbox has of a message.
+func In(agent string, out store.Appended) Stored {
+	s := Stored{Appended: out, Agent: agent}
+	if len(out.Origins) > 0 && out.Origins[0] != nil {
+		s.Key, s.Thread = out.Origins[0].Key, out.Origins[0].Thread
+	}
+	return s
+}
+
 // Push stores a message where it belongs, unless it was stored under its key before: then
 // the answer says what became of it, with the agent that has it. put stores it, with the
 // revision for its options.
-func (r *Router) Push(ctx context.Context, req binding.Request, key string, put func(d Decision) (store.Appended, error)) (agent string, out store.Appended, err error) {
+func (r *Router) Push(ctx context.Context, req binding.Request, key string, put func(d Decision) (Stored, error)) (out Stored, err error) {
 	stale := int64(0)
 	for range tries {
-		agent, out, stale, err = r.push(ctx, req, key, stale, put)
+		out, stale, err = r.push(ctx, req, key, stale, put)
 		if !errors.Is(err, store.ErrRevision) {
-			return agent, out, err
+			return out, err
 		}
 	}
 	f := fault.New(codes.Unavailable, fault.RegistryUnavailable, "the bindings change too often now", "try again")
 	f.RetryAfter = time.Second
-	return "", store.Appended{}, fault.Wrap(f, err)
+	return Stored{}, fault.Wrap(f, err)
 }
 
-func (r *Router) push(ctx context.Context, req binding.Request, key string, stale int64, put func(d Decision) (store.Appended, error)) (agent string, out store.Appended, revision int64, err error) {
+func (r *Router) push(ctx context.Context, req binding.Request, key string, stale int64, put func(d Decision) (Stored, error)) (out Stored, revision int64, err error) {
 	c, done, err := r.hold(ctx, stale)
 	if err != nil {
-		return "", out, 0, err
+		return out, 0, err
 	}
 	defer done()
 	chosen := c.table.AgentOf(req)
@@ -170,21 +187,55 @@ func (r *Router) push(ctx context.Context, req binding.Request, key string, stal
 			continue
 		}
 		asked = append(asked, before)
-		out, found, err := r.Store.Pushed(ctx, store.Inbox(before), key)
-		if err != nil {
-			return "", out, c.revision, r.Fault(before, store.Inbox(before).Thread, err)
-		}
-		if found {
-			out.Duplicate = true
-			return before, out, c.revision, nil
+		out, found, err := r.earlier(ctx, before, req, key)
+		if err != nil || found {
+			return out, c.revision, err
 		}
 	}
 	d, err := r.decide(ctx, c, req)
 	if err != nil {
-		return d.Agent, out, c.revision, err
+		return out, c.revision, err
 	}
 	out, err = put(d)
-	return d.Agent, out, c.revision, err
+	return out, c.revision, err
+}
+
+// earlier finds what an agent has of a message that an earlier state of the bindings sent to it.
+func (r *Router) earlier(ctx context.Context, agent string, req binding.Request, key string) (Stored, bool, error) {
+	out, found, err := r.Pushed(ctx, store.Inbox(agent), key)
+	if err != nil || found {
+		return In(agent, out), found, err
+	}
+	if req.Peer.Kind == sessionkey.DM {
+		return Stored{}, false, nil
+	}
+	a, err := r.agent(ctx, agent)
+	if err != nil {
+		return Stored{}, false, nil // it was deleted, or cannot be read: it takes nothing now
+	}
+	k := binding.KeyOf(a, req)
+	out, found, err = r.Pushed(ctx, store.Ref{Agent: agent, Thread: k.Thread()}, key)
+	return Stored{Appended: out, Agent: agent, Key: k.String(), Thread: k.Thread()}, found, err
+}
+
+// Pushed finds what a thread has of a message.
+func (r *Router) Pushed(ctx context.Context, at store.Ref, key string) (store.Appended, bool, error) {
+	out, found, err := r.Store.Pushed(ctx, at, key)
+	if err != nil {
+		return out, false, r.Fault(at.Agent, at.Thread, err)
+	}
+	out.Duplicate = found
+	return out, found, nil
+}
+
+// Decide returns where a message belongs now. Errors: ROUTE_BROKEN, AGENT_NOT_FOUND.
+func (r *Router) Decide(ctx context.Context, req binding.Request) (Decision, error) {
+	c, done, err := r.hold(ctx, 0)
+	if err != nil {
+		return Decision{}, err
+	}
+	defer done()
+	return r.decide(ctx, c, req)
 }
 
 // decide resolves over a state of the bindings. Errors: ROUTE_BROKEN when the agent of the binding

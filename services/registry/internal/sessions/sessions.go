@@ -247,31 +247,8 @@ func (s *Service) PatchSession(ctx context.Context, req *registryv1.PatchSession
 		Model: req.Model, Thinking: req.Thinking, Verbose: req.Verbose, Reasoning: req.Reasoning, QueueMode: req.QueueMode,
 		UsageFooter: req.UsageFooter, Elevated: req.Elevated, Title: req.Title,
 	}
-	for _, f := range []struct {
-		name  string
-		value *string
-		words []string
-	}{
-		{"verbose", p.Verbose, []string{"", "on", "off"}},
-		{"reasoning", p.Reasoning, []string{"", "on", "off"}},
-		{"queue_mode", p.QueueMode, []string{"", "followup", "collect", "steer"}},
-		{"usage_footer", p.UsageFooter, []string{"", "off", "full"}},
-		{"elevated", p.Elevated, []string{"", "off", "on", "ask", "full"}},
-	} {
-		if f.value != nil && !slices.Contains(f.words, *f.value) {
-			return nil, wire.Bad(fmt.Sprintf("%s is %.40q", f.name, *f.value), "write one of "+strings.Join(f.words[1:], ", ")+", or nothing for what the settings say")
-		}
-	}
-	if p.Thinking != nil && !thinking(*p.Thinking) {
-		return nil, wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), fmt.Sprintf("write off, adaptive, a number of tokens from %d, or nothing for what the settings say", minThinking))
-	}
-	for _, v := range []string{req.GetModel(), req.GetTitle()} {
-		if v != "" && boundary.Name(v) != v {
-			return nil, wire.Bad("a model or a title has characters that cannot be printed", "write it in one line")
-		}
-	}
-	if n := utf8.RuneCountInString(req.GetTitle()); n > maxTitle {
-		return nil, wire.Bad(fmt.Sprintf("the title has %d characters", n), fmt.Sprintf("write %d at most", maxTitle))
+	if err := Check(p); err != nil {
+		return nil, err
 	}
 	if req.GetCreate() {
 		if _, err := s.Store.Ensure(ctx, ref(k), ""); err != nil {
@@ -280,6 +257,37 @@ func (s *Service) PatchSession(ctx context.Context, req *registryv1.PatchSession
 	}
 	out, err := s.patch(ctx, k, p)
 	return &registryv1.PatchSessionResponse{Session: out}, err
+}
+
+// Check refuses a change with values that a session cannot have.
+func Check(p store.SessionPatch) error {
+	for _, f := range []struct {
+		name  string
+		value *string
+		words []string
+	}{
+		{"verbose", p.Verbose, []string{"", "on", "off"}},
+		{"reasoning", p.Reasoning, []string{"", "on", "off"}},
+		{"queue_mode", p.QueueMode, []string{"", "followup", "collect", "steer", "interrupt"}},
+		{"usage_footer", p.UsageFooter, []string{"", "off", "full"}},
+		{"elevated", p.Elevated, []string{"", "off", "on", "ask", "full"}},
+	} {
+		if f.value != nil && !slices.Contains(f.words, *f.value) {
+			return wire.Bad(fmt.Sprintf("%s is %.40q", f.name, *f.value), "write one of "+strings.Join(f.words[1:], ", ")+", or nothing for what the settings say")
+		}
+	}
+	if p.Thinking != nil && !thinking(*p.Thinking) {
+		return wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), fmt.Sprintf("write off, adaptive, a number of tokens from %d, or nothing for what the settings say", minThinking))
+	}
+	for _, v := range []*string{p.Model, p.Title} {
+		if v != nil && *v != "" && boundary.Name(*v) != *v {
+			return wire.Bad("a model or a title has characters that cannot be printed", "write it in one line")
+		}
+	}
+	if p.Title != nil && utf8.RuneCountInString(*p.Title) > maxTitle {
+		return wire.Bad(fmt.Sprintf("the title has %d characters", utf8.RuneCountInString(*p.Title)), fmt.Sprintf("write %d at most", maxTitle))
+	}
+	return nil
 }
 
 // thinking reports whether a text is a value of the option: the words of the models'

@@ -9,8 +9,10 @@ package settings
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -60,10 +62,56 @@ type Service struct {
 	home      Home
 	revisions Revisions
 	pins      Pins
+
+	mu      sync.Mutex
+	version string        // in force, as far as is known
+	changed chan struct{} // closed when version changes
 }
 
 // New returns the service.
-func New(h Home, r Revisions, p Pins) *Service { return &Service{home: h, revisions: r, pins: p} }
+func New(h Home, r Revisions, p Pins) *Service {
+	return &Service{home: h, revisions: r, pins: p, changed: make(chan struct{})}
+}
+
+// Seen reports the version that is in force: watchers get it when it is new.
+func (s *Service) Seen(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.version != version {
+		s.version = version
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// next is closed when there is a version after the present one.
+func (s *Service) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// WatchHomeConfig sends the settings in force, and again when they change.
+func (s *Service) WatchHomeConfig(_ *registryv1.WatchHomeConfigRequest, to grpc.ServerStreamingServer[registryv1.WatchHomeConfigResponse]) error {
+	for sent, first := "", true; ; {
+		next := s.next()
+		w, err := s.home.Written(to.Context())
+		if err != nil {
+			return err
+		}
+		if first || w.Version != sent {
+			if err := to.Send(&registryv1.WatchHomeConfigResponse{Name: w.Name, Text: string(w.Text), Version: w.Version}); err != nil {
+				return err
+			}
+			sent, first = w.Version, false
+		}
+		select {
+		case <-next:
+		case <-to.Context().Done():
+			return to.Context().Err()
+		}
+	}
+}
 
 // GetHomeConfig answers the settings as they are written.
 func (s *Service) GetHomeConfig(ctx context.Context, _ *registryv1.GetHomeConfigRequest) (*registryv1.GetHomeConfigResponse, error) {
@@ -91,6 +139,7 @@ func (s *Service) SetHomeConfig(ctx context.Context, req *registryv1.SetHomeConf
 	if err != nil {
 		return nil, moved(err)
 	}
+	s.Seen(version)
 	return &registryv1.SetHomeConfigResponse{Version: version}, nil
 }
 
@@ -113,5 +162,6 @@ func (s *Service) SetHomeValue(ctx context.Context, req *registryv1.SetHomeValue
 			return nil, err
 		}
 	}
+	s.Seen(now.Version)
 	return &registryv1.SetHomeValueResponse{Version: now.Version, Existed: existed}, nil
 }

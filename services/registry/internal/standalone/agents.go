@@ -326,7 +326,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	err = r.tables.Forget(ctx, id)
 	fault.Point("remove:rows")
 	if err == nil {
-		err = removal.Clear(r.home, away)
+		err = removal.Clear(r.home, away, true)
 	}
 	fault.Point("remove:cleared")
 	if err != nil {
@@ -341,7 +341,7 @@ func (r *Registry) settle(ctx context.Context) error {
 	for _, g := range away {
 		one := r.tables.Forget(ctx, g.Agent)
 		if one == nil {
-			one = removal.Clear(r.home, g)
+			one = removal.Clear(r.home, g, true)
 		}
 		err = errors.Join(err, one)
 	}

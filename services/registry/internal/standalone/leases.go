@@ -32,6 +32,13 @@ type Leases struct {
 // Acquire is that of the authority.
 func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error) {
 	id := lease.AgentOf(req.Resource)
+	if id == "" {
+		rec, err := l.Authority.Acquire(ctx, req)
+		if err == nil {
+			l.recheck()
+		}
+		return rec, err
+	}
 	if l.of.isBlocked(id) {
 		return lease.Record{}, &lease.HeldError{Resource: req.Resource, Holder: "its removal", RetryAfter: idle}
 	}

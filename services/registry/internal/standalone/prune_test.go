@@ -1,6 +1,7 @@
 package standalone_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,5 +135,57 @@ func TestPrune(t *testing.T) {
 	}
 	if _, err := w.Agents.PruneAgent(t.Context(), &registryv1.PruneAgentRequest{AgentId: "a1", OlderThan: backendtest.DurationOf(24 * time.Hour)}); !fault.Is(err, fault.InvalidArgument) {
 		t.Errorf("a day: %v", err)
+	}
+}
+
+// Media go an hour after they were written unless something refers to them: the result of a step at any age, and an event
+// that is not older than what else goes.
+func TestPruneMedia(t *testing.T) {
+	w := start(t, backendtest.Options{Home: t.TempDir()}, registry.Config{})
+	w.Create("a1")
+	dir := filepath.Join(w.Home, "agents/a1")
+	put := func(data string) (sum string) {
+		t.Helper()
+		sum = fmt.Sprintf("%x", sha256.Sum256([]byte(data)))
+		out, err := w.Media.WriteMedia(t.Context())
+		backendtest.Must(t, 0, err)
+		backendtest.Must(t, 0, out.Send(&registryv1.WriteMediaRequest{
+			AgentId: "a1", Media: &registryv1.Media{Sha256: sum, Mime: "image/png", Size: int64(len(data))}, Data: []byte(data),
+		}))
+		r, err := out.CloseAndRecv()
+		backendtest.Must(t, r, err)
+		return sum
+	}
+	list := map[string]bool{} // hash -> stays
+	refer := func(peer, data string) {
+		w.Push("a1", peer, "look", "")
+		w.Reply("a1", "sha256:"+put(data))
+		w.Deliver("a1", "threads/peers/main-"+peer)
+	}
+	refer("bob", "in a new event")
+	refer("carol", "in an old event")
+	list[put("in a new event")], list[put("in an old event")], list[put("in nothing")] = true, false, false
+	at := time.Now().AddDate(0, 0, -40)
+	foreign(t, filepath.Join(dir, "inbox"), "UPDATE x_media SET at = ?", at.UnixMilli())
+	list[put("in nothing yet")] = true
+	carol := filepath.Join(dir, "threads/peers/main-carol")
+	foreign(t, carol, "UPDATE events SET created_at = ?", at.UTC().Format("2006-01-02T15:04:05.000Z"))
+	foreign(t, carol, "UPDATE x_step SET result = NULL") // as pruned
+	for _, apply := range []bool{false, true, true} {
+		want := [2]int64{2, 1}
+		if len(list) == 0 { // the second time nothing is left to remove
+			want[0] = 0
+		}
+		if got := w.prune("a1", apply)[registryv1.PruneKind_PRUNE_KIND_MEDIA]; got != want {
+			t.Errorf("applied %v: removed and kept %v, want %v", apply, got, want)
+		}
+		for sum, stays := range list {
+			if _, err := os.Stat(filepath.Join(dir, "media", sum[:2], sum)); (err == nil) != (stays || !apply) {
+				t.Errorf("applied %v: media %s: %v", apply, sum, err)
+			}
+		}
+		if apply {
+			clear(list)
+		}
 	}
 }

@@ -81,6 +81,7 @@ type Registry struct {
 	Approvals store.Approvals
 	Questions store.Questions
 	Pins      store.Pins
+	Channels  store.Channels
 	Revisions store.Revisions
 	Quota     *admission.Quota
 	Table     authority.Authority // of leases; Leases takes run.lock too
@@ -127,7 +128,7 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 		return nil, errors.Join(err, tables.Close(), e.Close())
 	}
 	r := &Registry{
-		Files: NewFiles(o.Home), Agents: state.New(o.Home), Engine: e, Approvals: tables, Questions: tables, Pins: tables, Revisions: tables, Quota: admission.New(counts), Table: authority.Of(table),
+		Files: NewFiles(o.Home), Agents: state.New(o.Home), Engine: e, Approvals: tables, Questions: tables, Pins: tables, Channels: tables, Revisions: tables, Quota: admission.New(counts), Table: authority.Of(table),
 		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, tables: tables, counts: counts,
 		blocked: map[string]int{}, runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}

@@ -13,6 +13,7 @@ type Claim struct {
 	Tuple        route.Tuple
 	ReplyContext json.RawMessage
 	Session      *store.Session // nil: the conversation has none
+	Command      bool           // the turn answers a chat command
 
 	used map[string]store.Usage // by the key of the step that used it
 }

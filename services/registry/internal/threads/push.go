@@ -2,6 +2,7 @@ package threads
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/binding"
+	"github.com/theclaw/agents/internal/chatcommand"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
@@ -55,6 +57,9 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err := s.origins(r, set, req.GetEvents(), events); err != nil {
 		return nil, err
 	}
+	if err := commands(r, set, broken, req.GetEvents(), events); err != nil {
+		return nil, err
+	}
 	out, err := s.put(ctx, r, a, set, events, o)
 	if err != nil {
 		return nil, err
@@ -63,7 +68,8 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 }
 
 // Put stores messages in the inbox of an agent, within its limits and quotas; set is nil
-// while its settings cannot be read.
+// while its settings cannot be read. o.MaxPerPeer bounds what may wait of their source as
+// well: QUEUE_FULL.
 func (s *Service) Put(ctx context.Context, a *state.Agent, set *agentdir.Agent, events []store.NewEvent, o store.AppendOptions) (store.Appended, error) {
 	if set != nil {
 		for _, e := range events {
@@ -75,9 +81,26 @@ func (s *Service) Put(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 	return s.put(ctx, store.Inbox(a.ID), a, set, events, o)
 }
 
+// Note stores a record in a conversation, which is made when it is absent. It is no message: no
+// quota counts it and no turn follows from it.
+func (s *Service) Note(ctx context.Context, a *state.Agent, set *agentdir.Agent, threadID, tuple string, e store.NewEvent, o store.AppendOptions) (store.Appended, error) {
+	if err := admission.CheckSource(&set.Config, e.Source); err != nil {
+		return store.Appended{}, err
+	}
+	r := store.Ref{Agent: a.ID, Thread: threadID}
+	if _, err := s.Store.Ensure(ctx, r, tuple); err != nil {
+		return store.Appended{}, s.Fault(r.Agent, r.Thread, err)
+	}
+	return s.put(ctx, r, a, nil, []store.NewEvent{e}, o)
+}
+
 func (s *Service) put(ctx context.Context, r store.Ref, a *state.Agent, set *agentdir.Agent, events []store.NewEvent, o store.AppendOptions) (out store.Appended, err error) {
+	capped := false // by the caller
 	if r.IsInbox() {
-		o.MaxPending, o.MaxPerPeer = s.Limits.Pending, s.Limits.PerPeer
+		o.MaxPending = s.Limits.Pending
+		if capped = o.MaxPerPeer > 0 && (s.Limits.PerPeer == 0 || o.MaxPerPeer < s.Limits.PerPeer); !capped {
+			o.MaxPerPeer = s.Limits.PerPeer
+		}
 	}
 	if err := s.Agents.Space(); err != nil {
 		return out, err
@@ -97,6 +120,9 @@ func (s *Service) put(ctx context.Context, r store.Ref, a *state.Agent, set *age
 	// After the commit: an acknowledged message must have a directory to be in.
 	if gone := s.Agents.Present(r.Agent); gone != nil {
 		return out, gone
+	}
+	if capped && errors.Is(err, store.ErrPeerFull) {
+		return out, fault.New(codes.ResourceExhausted, fault.QueueFull, fmt.Sprintf("%d of your messages wait for their answers already", o.MaxPerPeer), "this one was not stored: send it again later")
 	}
 	if err != nil {
 		return out, s.Fault(r.Agent, r.Thread, err)
@@ -136,6 +162,44 @@ func (s *Service) origins(r store.Ref, set *agentdir.Agent, in []*registryv1.New
 				"name that agent, or a key that 'agentctl sessions list "+r.Agent+"' shows")
 		}
 		out[i].Origin = &store.Origin{Thread: k.Thread(), Key: k.String()}
+	}
+	return nil
+}
+
+// commands adds the chat commands of a push to the origins of its events. set is nil while the settings cannot be
+// read, and broken says why: without them, nothing says to which conversation a command belongs.
+func commands(r store.Ref, set *agentdir.Agent, broken error, in []*registryv1.NewEvent, out []store.NewEvent) error {
+	for i, e := range in {
+		c := e.GetCommand()
+		if c == nil {
+			continue
+		}
+		switch {
+		case !r.IsInbox() || e.GetType() != thread.TypeMessage:
+			return wire.Bad("only a message in the inbox is a command", "leave command out")
+		case !chatcommand.Queued(c.GetName()):
+			return wire.Bad(fmt.Sprintf("%.40q is no command that an agent carries out", c.GetName()), "leave command out: then the text is a message")
+		case !utf8.ValidString(c.GetArgs()):
+			return wire.ErrNotText
+		case set == nil:
+			return broken
+		}
+		if out[i].Origin == nil {
+			t, _, err := route.Of(e.GetSource(), e.GetContent())
+			if err != nil {
+				return err
+			}
+			mode, err := route.ParseMode(set.Config.Routing.Default)
+			if err != nil {
+				return err
+			}
+			k, ok := sessionkey.OfThread(set.ID, route.Thread(mode, t), set.Config.Session.MainKey, t)
+			if !ok {
+				return wire.Bad("the conversation has no session that a command could be about", "leave command out")
+			}
+			out[i].Origin = &store.Origin{Thread: k.Thread(), Key: k.String()}
+		}
+		out[i].Origin.Command = wire.StoredCommand(c)
 	}
 	return nil
 }
@@ -227,6 +291,8 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
 		case a.AboutProcess():
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "only the registry writes about processes", "choose another source")
+		case e.GetCommand() != nil && a.Kind != source.External:
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "only a person writes commands", "leave command out")
 		case e.GetSessionKey() != "" && a.Kind != source.External:
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "only a person's message names its conversation", "leave session_key out")
 		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun forwards what the owner wrote

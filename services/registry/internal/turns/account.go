@@ -2,7 +2,9 @@ package turns
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,7 +45,11 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 			if err != nil {
 				return nil, s.Fault(a.ID, thread.Inbox, err)
 			}
-			return &registryv1.GetTurnResponse{Turn: wire.Turn(t)}, nil
+			out := &registryv1.GetTurnResponse{Turn: wire.Turn(t)}
+			if req.GetWithReply() {
+				out.Reply, err = s.replyTo(ctx, a.ID, t)
+			}
+			return out, err
 		}
 		select {
 		case <-woken:
@@ -58,6 +64,57 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 		}
 		done()
 	}
+}
+
+// replyTo returns the text of the reply of a turn, or of the turn that it was merged into.
+func (s *Service) replyTo(ctx context.Context, agent string, t store.Turn) (string, error) {
+	if t.Fate == store.FateMerged {
+		id, ok := thread.KeyID(t.Leader)
+		if !ok {
+			return "", nil
+		}
+		var err error
+		if t, err = s.Store.Turn(ctx, agent, store.TurnQuery{InboxID: id, Route: wire.ThreadOf}); err != nil {
+			return "", s.Fault(agent, thread.Inbox, err)
+		}
+	}
+	if t.Fate == store.FateReplied || t.Fate == store.FateSilent {
+		if text := textInBlocks(t.Steps); text != "" {
+			return text, nil
+		}
+	}
+	if t.ReplyID == 0 {
+		return "", nil
+	}
+	p, err := s.Store.Read(ctx, store.Ref{Agent: agent, Thread: t.Thread}, store.Query{After: t.ReplyID - 1, Limit: 1})
+	if err != nil || len(p.Events) == 0 || p.Events[0].ID != t.ReplyID {
+		return "", s.Fault(agent, t.Thread, err)
+	}
+	var content struct{ Text string }
+	_ = json.Unmarshal([]byte(p.Events[0].Content), &content) // a reply is ours, and has a text
+	return content.Text, nil
+}
+
+// textInBlocks is the text of the last answer of a turn, where a part of it was sent in blocks: the reply
+// event has only the rest. It is empty for other turns.
+func textInBlocks(steps []store.Step) string {
+	if !slices.ContainsFunc(steps, func(s store.Step) bool { return s.Kind == store.StepBlock }) {
+		return ""
+	}
+	for _, s := range slices.Backward(steps) {
+		if s.Kind != store.StepModel {
+			continue
+		}
+		var answer struct {
+			Text     string `json:"text"`
+			InBlocks int    `json:"in_blocks"`
+		}
+		if json.Unmarshal(s.Result, &answer) != nil || answer.InBlocks == 0 {
+			return ""
+		}
+		return answer.Text
+	}
+	return ""
 }
 
 // ListTurns returns turns, newest inbox event first.

@@ -41,7 +41,7 @@ func (s *Service) apology(ctx context.Context, r store.Ref, set config.Switch, t
 			return "", err
 		}
 	}
-	return replyContent(text, rc), nil
+	return replyContent(text, rc, nil), nil
 }
 
 // apologized reports whether the peer of a reply context got an apology in a thread less
@@ -68,8 +68,8 @@ func hasApology(events []thread.Event, rc json.RawMessage, after time.Time) bool
 		if !thread.ParseStamp(e.CreatedAt).After(after) {
 			continue
 		}
-		text, was, err := channel.ParseContent(json.RawMessage(e.Content))
-		if err == nil && text == thread.Apology && was.PeerID() == to.PeerID() && was.SessionID() == to.SessionID() {
+		c, err := channel.ParseContent(json.RawMessage(e.Content))
+		if was := c.ReplyContext; err == nil && c.Text == thread.Apology && was.PeerID() == to.PeerID() && was.SessionID() == to.SessionID() {
 			return true
 		}
 	}

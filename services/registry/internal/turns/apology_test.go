@@ -46,7 +46,7 @@ func TestNotifiesPeer(t *testing.T) {
 func TestHasApology(t *testing.T) {
 	now := time.Now()
 	said := func(text, rc string, ago time.Duration) []thread.Event {
-		return []thread.Event{{CreatedAt: thread.Stamp(now.Add(-ago)), Content: replyContent(text, json.RawMessage(rc))}}
+		return []thread.Event{{CreatedAt: thread.Stamp(now.Add(-ago)), Content: replyContent(text, json.RawMessage(rc), nil)}}
 	}
 	const bob, ann = `{"channel_id":"c","peer_id":"bob","session_id":"s"}`, `{"channel_id":"c","peer_id":"ann","session_id":"s"}`
 	for _, c := range []struct {

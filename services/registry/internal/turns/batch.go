@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -71,12 +74,28 @@ func (s *Service) open(ctx context.Context, a *state.Agent, fence store.Fence, s
 	if b.Settled > 0 {
 		s.settled(a, b.Acked)
 	}
-	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency), QueueMode: wire.QueueMode(set.Config.Queue.Mode)}
+	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency)}
+	q := set.Config.Queue
+	if out.QueueMode = wire.QueueMode(q.Mode); q.Debounce > 0 {
+		out.QueueDebounce = durationpb.New(q.Debounce)
+	}
+	if q.Drop != config.DropNew {
+		out.QueueCap = int32(q.Cap)
+	}
+	var known *agentdir.Agent // with all owners; nil: no command asked for them
 	for _, p := range b.Events {
 		a.CacheEvent(p)
 		e := &registryv1.PendingEvent{Event: wire.Event(p.Event), Key: p.Key, ThreadId: p.Thread}
 		if p.Origin != nil {
 			e.SessionKey = p.Origin.Key
+			if e.Command = wire.Command(p.Origin); e.GetCommand() != nil {
+				if known == nil {
+					if known, err = s.withOwners(ctx, set); err != nil {
+						return nil, err
+					}
+				}
+				e.FromOwner = fromOwner(known, p.Event.Source)
+			}
 		}
 		out.Events = append(out.Events, e)
 	}

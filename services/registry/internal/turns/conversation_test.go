@@ -5,13 +5,14 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 )
 
 // S4-59: the account and the kind of a conversation, by which its tools are chosen.
 func TestConversation(t *testing.T) {
-	accounts := []layer.Account{{Name: "tg", Type: "telegram"}, {Name: "tg2", Type: "telegram", Default: true}, {Name: "dc", Type: "discord"}}
+	accounts := []layer.Account{{Name: "tg", Definition: channel.Definition{Type: "telegram"}}, {Name: "tg2", Definition: channel.Definition{Type: "telegram"}, Default: true}, {Name: "dc", Definition: channel.Definition{Type: "discord"}}}
 	from := func(account, kind string) route.Tuple {
 		return route.Tuple{ChannelType: "telegram", ChannelID: account, PeerID: "7", SessionType: kind}
 	}

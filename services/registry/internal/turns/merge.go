@@ -2,12 +2,15 @@ package turns
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
@@ -24,22 +27,49 @@ const maxMerged = 256 << 10
 
 // mergedMessages reads the events that are to be merged into the turn of a leader: those
 // from the leader's speaker, up to the first of another one, because memory and the
-// address of the reply belong to the speaker.
-func (s *Service) mergedMessages(ctx context.Context, agentID, source string, who route.Tuple, asked []*registryv1.Member) ([]store.Member, error) {
+// address of the reply belong to the speaker. The first short of them are made short as drop says,
+// but for the last, which is the one to answer.
+func (s *Service) mergedMessages(ctx context.Context, agentID, source string, who route.Tuple, asked []*registryv1.Member, short int, drop string) ([]store.Member, error) {
 	var out []store.Member
-	left := maxMerged
-	for _, m := range asked {
+	left, whole := maxMerged, "" // whole is the content of the last one
+	for i, m := range asked {
 		ev, err := s.inboxEvent(ctx, agentID, m.GetInboxId(), m.GetKey())
 		if err != nil {
 			return nil, err
 		}
 		tuple, _, err := route.Of(ev.Source, ev.Content)
+		full := ev.Content
+		if err == nil && i < short {
+			ev.Content = unread(ev.Content, drop, 0)
+		}
 		if left -= len(ev.Content); err != nil || tuple != who || ev.Source != source || left < 0 {
 			break
 		}
-		out = append(out, store.Member{Event: ev, Key: m.GetKey()})
+		out, whole = append(out, store.Member{Event: ev, Key: m.GetKey()}), full
+	}
+	if n := len(out); n > 0 { // those behind it are left for a later turn
+		out[n-1].Event.Content = whole
 	}
 	return out, nil
+}
+
+// maxSummary is how many characters of a message are left that waited beyond the cap of the queue.
+const maxSummary = 160
+
+// unread is the content of a message that waited beyond the cap of the queue, without its files: the beginning of its
+// text, or none of it. The first of such messages says how many were left out; it has n.
+func unread(content, drop string, n int) string {
+	text := ""
+	if drop == config.DropOld && n > 0 {
+		text = fmt.Sprintf("[%d earlier messages left out]", n)
+	} else if drop != config.DropOld {
+		var c struct{ Text string }
+		_ = json.Unmarshal([]byte(content), &c)
+		if text = strings.TrimSpace(c.Text); utf8.RuneCountInString(text) > maxSummary {
+			text = string([]rune(text)[:maxSummary]) + "…"
+		}
+	}
+	return withFields(content, map[string]any{"text": text, "attachments": nil, "reply_to": nil})
 }
 
 // steer merges messages into a running turn.
@@ -52,7 +82,7 @@ func (s *Service) steer(ctx context.Context, a *state.Agent, fence store.Fence, 
 	if err != nil {
 		return nil, err
 	}
-	merged, err := s.mergedMessages(ctx, a.ID, c.Source, c.Tuple, req.GetMembers())
+	merged, err := s.mergedMessages(ctx, a.ID, c.Source, c.Tuple, req.GetMembers(), 0, "")
 	if err != nil || len(merged) == 0 {
 		return nil, err
 	}

@@ -43,9 +43,9 @@ func (s *Service) RecordProcess(ctx context.Context, req *registryv1.RecordProce
 	return &registryv1.RecordProcessResponse{Process: process(out.Process)}, nil
 }
 
-// ListProcesses returns the processes of a conversation.
+// ListProcesses returns the processes of a conversation, or of an agent.
 func (s *Service) ListProcesses(ctx context.Context, req *registryv1.ListProcessesRequest) (*registryv1.ListProcessesResponse, error) {
-	a, _, err := s.processCall(ctx, req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}

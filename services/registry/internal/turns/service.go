@@ -89,6 +89,11 @@ type Approvals interface {
 	Used(ctx context.Context, agent string, use *registryv1.ExecUse)
 }
 
+// Owners knows who was made an owner of the home, besides those of the settings.
+type Owners interface {
+	PairedOwners(ctx context.Context) ([]string, error)
+}
+
 // Pins knows which tools of MCP servers are approved.
 type Pins interface {
 	// Pinned adds them to the servers of a turn.
@@ -108,6 +113,7 @@ type Deps struct {
 	Quota      *admission.Quota
 	Approvals  Approvals
 	Pins       Pins
+	Owners     Owners
 	Generation *store.Generation
 	// CancelWaits ends the questions and approvals that a turn waits for.
 	CancelWaits func(ctx context.Context, agent, turn, by string) error

@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // sessionOf is what a claim must know of the session of its conversation; nil: it has none.
@@ -130,4 +131,7 @@ func setForSession(c *registryv1.TurnConfig, s *store.Session) {
 		}
 	}
 	c.Thinking = s.Thinking
+	if s.QueueMode != "" {
+		c.QueueMode = wire.QueueMode(s.QueueMode)
+	}
 }

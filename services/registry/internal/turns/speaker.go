@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"context"
 	"slices"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -13,19 +14,47 @@ import (
 // consoleType is the channel of `agentctl chat`, which is the owner's.
 const consoleType = "console"
 
+// withOwners are the settings with the people who were made owners with their pairing. A home without
+// accounts has none.
+func (s *Service) withOwners(ctx context.Context, set *agentdir.Agent) (*agentdir.Agent, error) {
+	if len(set.Accounts) == 0 {
+		return set, nil
+	}
+	paired, err := s.Owners.PairedOwners(ctx)
+	if err != nil {
+		return nil, s.Fault("", "", err)
+	}
+	if len(paired) == 0 {
+		return set, nil
+	}
+	out := *set
+	out.Owners = append(paired, set.Owners...)
+	return &out, nil
+}
+
+// fromOwner reports whether an owner of the home wrote a message.
+func fromOwner(set *agentdir.Agent, from string) bool {
+	a, err := source.Parse(from) // what can be read in two ways is no one's
+	return err == nil && a.Kind == source.External && (a.ChannelType == consoleType || slices.Contains(set.Owners, a.ChannelType+":"+a.PeerID))
+}
+
+// mayElevate reports whether commands of a message may leave the sandbox.
+func mayElevate(set *agentdir.Agent, from string) bool {
+	a, err := source.Parse(from)
+	return err == nil && a.Kind == source.External && slices.ContainsFunc(set.Config.Tools.Elevated.AllowFrom, func(s string) bool {
+		return s == config.FromOwners && fromOwner(set, from) || s == a.ChannelType+":"+a.PeerID
+	})
+}
+
 // setForSpeaker decides what follows from who wrote the message of a turn: by its source alone, never by its text.
 func setForSpeaker(c *registryv1.TurnConfig, set *agentdir.Agent, from string, se *store.Session) {
 	a, err := source.Parse(from) // what can be read in two ways is no one's
-	person := err == nil && a.Kind == source.External
-	who := a.ChannelType + ":" + a.PeerID
-	owner := person && (a.ChannelType == consoleType || slices.Contains(set.Owners, who))
+	owner := fromOwner(set, from)
 	if g := c.GetExternalGuard(); g != nil {
 		g.Outsider = !owner && !(err == nil && a.AboutProcess()) // the registry itself reports about a process
 	}
 	if e := c.GetElevated(); e != nil {
-		e.Allowed = person && slices.ContainsFunc(set.Config.Tools.Elevated.AllowFrom, func(s string) bool {
-			return s == config.FromOwners && owner || s == who
-		})
+		e.Allowed = mayElevate(set, from)
 		if se != nil && se.Elevated != "" {
 			e.Mode = se.Elevated
 		}

@@ -61,7 +61,10 @@ func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
 	rec.BootID = s.Generation.Name()
 	for _, said := range req.GetSays() {
-		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext)})
+		if said.GetText() == "" && said.GetFile() == nil {
+			return wire.Bad("a message has neither a text nor a file", "send one of them")
+		}
+		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext, said.GetFile())})
 	}
 	return nil
 }

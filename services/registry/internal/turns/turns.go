@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -89,7 +90,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			return &registryv1.BeginTurnResponse{Outcome: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED}, err
 		}
 	}
-	deliver, _ := delivery(set, tuple, r.Thread)
+	deliver, console := delivery(set, tuple, r.Thread)
 	var handler string
 	if deliver {
 		path, err := s.Agents.Path(r)
@@ -98,7 +99,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 		handler = "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound
 	}
-	merged, err := s.mergedMessages(ctx, a.ID, ev.Source, tuple, req.GetMembers())
+	merged, err := s.mergedMessages(ctx, a.ID, ev.Source, tuple, req.GetMembers(), int(req.GetUnread())-1, set.Config.Queue.Drop)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +114,15 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID), GivenBack: wire.ReadFailedTry(req.GetGivenBack()),
 		Session: sessionOf(a.ID, r.Thread, set, pending.Origin, tuple),
 	}
+	if isCommand(pending.Origin) {
+		if set, err = s.withOwners(ctx, set); err != nil {
+			return nil, err
+		}
+	}
+	if n := min(int(req.GetUnread()), len(merged)); n > 0 {
+		begin.Event.Content = unread(ev.Content, set.Config.Queue.Drop, n)
+	}
+	command := claimCommand(&begin, set, pending.Origin)
 	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
@@ -129,7 +139,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		_, err := s.settleAgain(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
 		return out, err
 	case store.BeginGo:
-		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session})
+		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session, Command: command != nil})
 		a.Use(r.Thread, req.GetKey(), b.Steps)
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
@@ -140,6 +150,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			}
 			b.Files = nil // they may be others now
 		}
+		if command != nil {
+			out.Command, out.Answer = command.ChatCommand, s.answer(ctx, r, set, command, b.Session)
+		}
 		if out.Config, err = s.config(ctx, a.ID, set, conversation(set.Accounts, b.Session, r.Thread, tuple)); err != nil {
 			return nil, err
 		}
@@ -148,10 +161,18 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			return nil, err
 		}
 		out.Files = withIdentity(set, out.GetFiles())
+		if !deliver || console || !source.IsPerson(ev.Source) {
+			out.Config.Blocks = nil // there is no person on a channel to send them to
+		}
 		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
 		if se := b.Session; se != nil {
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
+		}
+		if c := out.GetConfig(); command == nil && (c.GetExternalGuard() != nil || c.GetElevated() != nil) {
+			if set, err = s.withOwners(ctx, set); err != nil {
+				return nil, err
+			}
 		}
 		setForSpeaker(out.GetConfig(), set, ev.Source, b.Session)
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
@@ -161,6 +182,11 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
 		out.Agents = s.Memory.OtherAgents(ctx, set)
+		said, err := s.context(ctx, r, set, pending.Origin, b)
+		if err != nil {
+			return nil, err
+		}
+		out.Tail = append(out.Tail, wire.Events(said)...)
 		if out.Unanswered, err = s.unanswered(ctx, r, b.Tail); err != nil {
 			return nil, err
 		}
@@ -221,7 +247,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	case store.FateSilent:
 		fin.Decision = silent(req.GetInboxId())
 	case store.FateReplied:
-		fin.Reply = replyContent(req.GetText(), rc)
+		fin.Reply, fin.Command = replyContent(req.GetText(), rc, nil), c.Command
 	case store.FateDead:
 		label = "T9"
 		fin.Record = thread.Failure{
@@ -263,17 +289,22 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 	if c, ok := a.Claimed(req.GetThreadId(), req.GetKey()); ok {
 		return c, nil
 	}
-	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
+	p, err := s.pending(ctx, a.ID, req.GetInboxId(), req.GetKey())
 	if err != nil {
 		return state.Claim{}, err
 	}
-	c := state.Claim{Source: ev.Source, Session: s.session(ctx, a.ID, req.GetThreadId())}
+	ev := p.Event
+	c := state.Claim{Source: ev.Source, Session: s.session(ctx, a.ID, req.GetThreadId()), Command: isCommand(p.Origin)}
 	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
 	return c, err
 }
 
-func replyContent(text string, rc json.RawMessage) string {
+func replyContent(text string, rc json.RawMessage, file *registryv1.Media) string {
 	b := thread.AppendString([]byte(`{"text":`), text)
+	if file != nil {
+		list, _ := json.Marshal([]wire.Attachment{wire.AttachmentOf(file)}) // it is of texts and numbers
+		b = append(append(b, `,"attachments":`...), list...)
+	}
 	b = append(append(b, `,"reply_context":`...), rc...)
 	return string(append(b, '}'))
 }

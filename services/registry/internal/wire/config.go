@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"strings"
-
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -11,10 +9,14 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// QueueMode is a mode as the settings write it.
-func QueueMode(mode string) registryv1.QueueMode {
-	return registryv1.QueueMode(registryv1.QueueMode_value["QUEUE_MODE_"+strings.ToUpper(mode)])
+// queueModes are the modes by their words in the settings.
+var queueModes = map[string]registryv1.QueueMode{
+	"followup": registryv1.QueueMode_QUEUE_MODE_FOLLOWUP, "collect": registryv1.QueueMode_QUEUE_MODE_COLLECT,
+	"steer": registryv1.QueueMode_QUEUE_MODE_STEER, "interrupt": registryv1.QueueMode_QUEUE_MODE_INTERRUPT,
 }
+
+// QueueMode is a mode as the settings write it.
+func QueueMode(mode string) registryv1.QueueMode { return queueModes[mode] }
 
 // CreatesAgents reports whether an agent may ask for new ones: the system agent that
 // speaks with people (S0-21), and no other.
@@ -39,6 +41,19 @@ func TurnConfig(set *agentdir.Agent, at config.Conversation) *registryv1.TurnCon
 	for _, s := range set.Servers {
 		out.Mcp = append(out.Mcp, server(s))
 	}
+	for _, p := range set.Programs {
+		if out.GetPrograms() == nil {
+			out.Programs = &registryv1.ProgramTools{}
+		}
+		out.Programs.List = append(out.Programs.List, &registryv1.ProgramTool{
+			Name: p.Name, Description: p.Description, Argv: p.Argv, Schema: p.Schema, Stdin: p.Stdin, Network: p.Network.Open, NetworkHosts: p.Network.Hosts,
+			Timeout: durationpb.New(p.Timeout), Class: p.Class,
+		})
+		if p.Network.Open || out.GetSandboxMode() == config.SandboxOff {
+			out.Programs.Exec = set.Config.Tools.Exec.Policy()
+		}
+	}
+	out.QueueMode = QueueMode(set.Config.Queue.Mode)
 	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
 	if box := out.GetSandbox(); box.GetScratch() != "" {
 		box.Scratch = set.Dir.Scratch(box.GetScratch())

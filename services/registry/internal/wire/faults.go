@@ -67,6 +67,8 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.NotFound, fault.TurnNotFound, "agent '"+agentID+"' has no message with this id", "see 'agentctl turns "+agentID+"'")
 	case is(store.ErrNoProcess):
 		return fault.New(codes.NotFound, fault.ProcessNotFound, "the conversation has no process of this id", "list them; a row goes 7 days after the end of its process")
+	case is(store.ErrNoMedia):
+		return fault.New(codes.NotFound, fault.MediaNotFound, "agent '"+agentID+"' has no media with this hash, or their data are damaged", "run 'agentctl fsck --agent "+agentID+"'; send or create the file again")
 	case is(store.ErrProcessTaken):
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "another call has started a process of this id", "start it again")
 	case is(store.ErrMemoryMoved):

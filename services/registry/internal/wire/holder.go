@@ -13,14 +13,14 @@ import (
 
 // CheckRole returns an error with the reason PERMISSION_DENIED when the caller is a service
 // of another role than the one that works on a resource: agent/* is a runner's, deliver/* a
-// deliverer's. The owner may do what each service may.
+// deliverer's, channel/* a gateway's. The owner may do what each service may.
 func CheckRole(ctx context.Context, resource string) error {
 	id, _ := rpc.IdentityFrom(ctx)
 	if id.Kind == rpc.Owner || id.Role() != "" && id.Role() == lease.RoleOf(resource) {
 		return nil
 	}
 	return fault.New(codes.PermissionDenied, fault.PermissionDenied,
-		fmt.Sprintf("%s may not use a lease of %.160s", caller(id), resource), "a runner uses leases of agent/*, a deliverer those of deliver/*")
+		fmt.Sprintf("%s may not use a lease of %.160s", caller(id), resource), "a runner uses leases of agent/*, a deliverer those of deliver/*, a gateway those of channel/*")
 }
 
 // CheckHolder is CheckRole, and returns an error with the same reason when the holder of the

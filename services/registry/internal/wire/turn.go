@@ -47,6 +47,7 @@ var stepKinds = map[string]registryv1.StepKind{
 	store.StepSteer: registryv1.StepKind_STEP_KIND_STEER,
 
 	store.StepCompaction: registryv1.StepKind_STEP_KIND_COMPACTION,
+	store.StepBlock:      registryv1.StepKind_STEP_KIND_BLOCK,
 }
 
 var stepStates = map[string]registryv1.StepState{
@@ -182,6 +183,7 @@ func Turn(t store.Turn) *registryv1.Turn {
 	}
 	if o := t.Origin; o != nil {
 		out.SessionKey, out.Account, out.ProviderId, out.BindingRevision = Text(o.Key), Text(o.Account), Text(o.ProviderID), o.Rev
+		out.Command = Command(o)
 	}
 	if t.Delivery != nil {
 		out.Delivery = Delivery(t.Agent, *t.Delivery)

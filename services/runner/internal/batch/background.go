@@ -28,7 +28,7 @@ func (b *Batch) Hold() (stop <-chan struct{}, end func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held++
-	return b.stop, func() {
+	return b.stop.Done(), func() {
 		b.mu.Lock()
 		b.held--
 		b.mu.Unlock()

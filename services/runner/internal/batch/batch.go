@@ -51,10 +51,15 @@ type Config struct {
 	Probe bool
 }
 
+// Abort ends the turn of an event, now or as soon as it begins, until settled is called. by is the command that
+// ends it.
+type Abort func(key string, by *registrypb.PendingEvent) (settled func())
+
 // Deps are the live things of a batch.
 type Deps struct {
 	Inbox  Inbox
 	Turn   Turn
+	Abort  Abort
 	Slots  *Slots
 	Logger *slog.Logger
 }
@@ -65,13 +70,14 @@ type Batch struct {
 	deps Deps
 
 	poke chan struct{} // 1 deep: there is something to read
-	stop chan struct{} // closed: start nothing more
-	// leaving are events that a person withdraws.
+	// stop ends when nothing more is to be started.
+	stop context.Context
+	halt context.CancelFunc
+	// leaving are events that a person, or a command of one, withdraws.
 	leaving chan *entry
 
 	idle chan func()    // lanes to goroutines that have none
 	wg   sync.WaitGroup // lanes
-	once sync.Once      // stop
 
 	agent *fairqueue.Places // turns of this agent at a time
 	began time.Time
@@ -82,9 +88,10 @@ type Batch struct {
 	order       []int64             // ids in hand, rising; finished ones are dropped lazily
 	scanned     int64               // every id up to it is in hand or has its fate
 	concurrency int64
-	mode        registrypb.QueueMode
-	done        int64 // events that got their fate here
-	rescan      bool  // an id has another event: read again from the first unfinished
+	queue       queue
+	modes       map[string]registrypb.QueueMode // of lanes whose turns reported one
+	done        int64                           // events that got their fate here
+	rescan      bool                            // an id has another event: read again from the first unfinished
 	ended       bool
 	background  int // pieces of background work, with those that follow turns
 	held        int // those of them that hold it
@@ -96,11 +103,12 @@ type Batch struct {
 
 // New makes a batch.
 func New(c Config, d Deps) *Batch {
+	stop, halt := context.WithCancel(context.Background())
 	return &Batch{
 		cfg: c, deps: d, began: time.Now(),
-		poke: make(chan struct{}, 1), stop: make(chan struct{}), idle: make(chan func()), progress: make(chan struct{}),
+		poke: make(chan struct{}, 1), stop: stop, halt: halt, idle: make(chan func()), progress: make(chan struct{}),
 		lanes: make(map[string][]*entry), leaving: make(chan *entry, Window), pending: make(map[int64]bool),
-		following: make(map[string]*following),
+		following: make(map[string]*following), modes: make(map[string]registrypb.QueueMode),
 	}
 }
 
@@ -113,7 +121,7 @@ func (b *Batch) Wake() {
 }
 
 // Stop lets running turns finish and starts nothing more; Work then ends.
-func (b *Batch) Stop() { b.once.Do(func() { close(b.stop) }) }
+func (b *Batch) Stop() { b.halt() }
 
 // Work reads and works until there was nothing to do for Keep, yield is closed
 // or Stop was called (nil), or ctx ended or the lease was lost (the cause). When
@@ -161,7 +169,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 			return context.Cause(ctx)
 		case <-yield:
 			return nil
-		case <-b.stop:
+		case <-b.stop.Done():
 			return nil
 		default:
 		}
@@ -186,7 +194,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 			return context.Cause(ctx)
 		case <-yield:
 			return nil
-		case <-b.stop:
+		case <-b.stop.Done():
 			return nil
 		case w := <-b.leaving:
 			b.wg.Go(func() { b.settle(ctx, w) })
@@ -252,10 +260,8 @@ func line(level, format string, args ...any) *registrypb.LogLine {
 
 // Ended reports that Work is over, or about to be.
 func (b *Batch) Ended() bool {
-	select {
-	case <-b.stop:
+	if b.stop.Err() != nil {
 		return true
-	default:
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,6 +31,9 @@ type inbox struct {
 	after   []int64
 	fail    error // answered by the next call
 	late    []string
+	// sources of the events, all of a session, and what is said about the queue; none: neither.
+	sources []string
+	queue   *pb.OpenBatchResponse
 }
 
 func (i *inbox) push(threads ...string) {
@@ -59,6 +62,12 @@ func (i *inbox) OpenBatch(_ context.Context, in *pb.OpenBatchRequest, _ ...grpc.
 			out.Events = append(out.Events, &pb.PendingEvent{Event: &pb.Event{Id: id}, Key: fmt.Sprint(id), ThreadId: i.threads[id-1]})
 		}
 	}
+	for _, e := range out.GetEvents() {
+		if id := e.GetEvent().GetId(); int(id) <= len(i.sources) {
+			e.Event.Source, e.SessionKey = i.sources[id-1], "agent:a1:main"
+		}
+	}
+	out.QueueMode, out.QueueCap, out.QueueDebounce = i.queue.GetQueueMode(), i.queue.GetQueueCap(), i.queue.GetQueueDebounce()
 	i.threads, i.late = append(i.threads, i.late...), nil // a push right behind the reading
 	return out, nil
 }

@@ -23,8 +23,14 @@
 // ends idle it reads the inbox once more, so that a push in that moment is not missed.
 //
 // Events that wait in a lane may be merged into the one in work (queue.mode collect,
-// steer): those right behind it and of the same speaker, as far as the journal takes
-// them. One that has not begun may be withdrawn.
+// steer, and those beyond queue.cap): those right behind it and of the same speaker, as far
+// as the journal takes them. With queue.mode interrupt a message ends the turns of its
+// speaker before it. One that has not begun may be withdrawn.
+//
+// The command stop is a cut: as soon as it is read it ends what its conversation has before it, running or waiting,
+// of its sender alone unless that is an owner. What comes after it goes on, however often the batch is read. Its own
+// turn follows in its lane, and finds what it ended with its fate. Commands are merged into no turn, and those that
+// ask no model take no slot.
 //
 // A turn that waits for a person keeps its lane and holds no slot. Later messages of its peer
 // may be offered to it; one that is the answer becomes a member. When the batch is to end, a

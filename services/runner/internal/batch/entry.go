@@ -9,10 +9,8 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/turn"
 )
-
-// maxMembers is how many events are merged into one.
-const maxMembers = 20
 
 var errWithdrawn = errors.New("withdrawn before its turn began")
 
@@ -25,11 +23,14 @@ var errWithdrawn = errors.New("withdrawn before its turn began")
 //	   \--not to be withdrawn any more--> waiting
 type entry struct {
 	event *registrypb.PendingEvent
+	read  time.Time
 	// givenBack is how its last claim ended here; only its lane uses it.
 	givenBack *registrypb.FailedTry
 
 	// Under the batch's mu:
 	begun  bool
+	waits  bool          // its turn waits for a person, whose next message may be the answer
+	cut    func()        // ends the abort by a later event; nil: none has ended it
 	gone   chan struct{} // withdrawn; closed when it is known what came of it
 	cancel context.CancelCauseFunc
 }
@@ -45,7 +46,14 @@ func (b *Batch) enter(ctx context.Context, w *entry, s *slot) error {
 	if gone != nil {
 		return errWithdrawn
 	}
-	err := s.take(ctx, s.stop)
+	var err error
+	if withoutModel(w.event) {
+		if s.stop.Err() != nil {
+			err = turn.ErrYield
+		}
+	} else {
+		err = s.take(ctx, s.stop)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.cancel = nil
@@ -57,29 +65,6 @@ func (b *Batch) enter(ctx context.Context, w *entry, s *slot) error {
 	return err
 }
 
-// mergeable are the events right behind one that may be merged into it, when the queue
-// has this mode: those of the same speaker. They cannot be withdrawn until release.
-func (b *Batch) mergeable(first *entry, mode registrypb.QueueMode) (out []*registrypb.Member) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.mode != mode {
-		return nil
-	}
-	fresh := false
-	for _, w := range b.lanes[first.event.GetThreadId()] {
-		switch {
-		case w == first:
-		case w.gone != nil || len(out) == maxMembers || w.event.GetEvent().GetSource() != first.event.GetEvent().GetSource():
-			return unlessKnown(fresh, out)
-		default:
-			fresh = fresh || !w.begun
-			w.begun = true
-			out = append(out, &registrypb.Member{InboxId: w.event.GetEvent().GetId(), Key: w.event.GetKey()})
-		}
-	}
-	return unlessKnown(fresh, out)
-}
-
 // behind are the events of the same source, with ids above after, that wait behind one, and
 // what is closed at the next change.
 func (b *Batch) behind(first *entry, after int64) (out []*registrypb.PendingEvent, changed <-chan struct{}) {
@@ -87,7 +72,7 @@ func (b *Batch) behind(first *entry, after int64) (out []*registrypb.PendingEven
 	defer b.mu.Unlock()
 	for _, w := range b.lanes[first.event.GetThreadId()] {
 		e := w.event.GetEvent()
-		if w != first && w.gone == nil && e.GetId() > after && e.GetSource() == first.event.GetEvent().GetSource() {
+		if w != first && w.gone == nil && w.event.GetCommand() == nil && e.GetId() > after && e.GetSource() == first.event.GetEvent().GetSource() {
 			out = append(out, w.event)
 		}
 	}
@@ -104,15 +89,6 @@ func (b *Batch) hold(key string, on bool) bool {
 	}
 	w.begun = on
 	return true
-}
-
-// unlessKnown leaves out members that were returned before, unless there are more: the
-// registry knows which are merged already, and keeps to the order of the rest.
-func unlessKnown(fresh bool, list []*registrypb.Member) []*registrypb.Member {
-	if !fresh {
-		return nil
-	}
-	return list
 }
 
 // release lets the members wait again that the turn of a thread did not answer.
@@ -138,17 +114,12 @@ func (b *Batch) Withdraw(ctx context.Context, key string) (bool, error) {
 			b.mu.Unlock()
 			return true, nil
 		case w != nil && !w.begun:
-			w.gone = make(chan struct{})
-			if w.cancel != nil {
-				w.cancel(errWithdrawn)
-			}
+			b.withdraw(w)
 			b.mu.Unlock()
-			select {
-			case b.leaving <- w:
-				return true, nil
-			case <-b.stop:
+			if b.stop.Err() != nil {
 				return false, ErrEnded
 			}
+			return true, nil
 		case w != nil || b.scanned >= id:
 			b.mu.Unlock()
 			return false, nil
@@ -164,6 +135,16 @@ func (b *Batch) Withdraw(ctx context.Context, key string) (bool, error) {
 			return false, fmt.Errorf("withdraw event: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// withdraw lets the batch end an event that has not begun. The caller holds mu. It does not block: an event leaves
+// once at a time, and no more than [Window] are in hand.
+func (b *Batch) withdraw(w *entry) {
+	w.gone = make(chan struct{})
+	if w.cancel != nil {
+		w.cancel(errWithdrawn)
+	}
+	b.leaving <- w
 }
 
 // Waiting is how many events stand behind others.

@@ -43,10 +43,8 @@ func (b *Batch) reserve(agentID, threadID string, slots *Slots) *following {
 	if b.noBackground || b.following[threadID] != nil || len(b.following) >= maxFollowing {
 		return nil
 	}
-	select {
-	case <-b.stop:
+	if b.stop.Err() != nil {
 		return nil
-	default:
 	}
 	f := &following{batch: b, slots: slots, agentID: agentID, threadID: threadID, ready: make(chan struct{}), done: make(chan struct{})}
 	b.following[threadID] = f
@@ -64,7 +62,7 @@ func (f *following) Begin(ctx context.Context, work func(ctx context.Context, re
 	f.batch.wg.Go(func() {
 		defer f.end()
 		defer cancel(nil)
-		defer afterClose(f.batch.stop, func() { cancel(turn.ErrYield) })()
+		defer context.AfterFunc(f.batch.stop, func() { cancel(turn.ErrYield) })()
 		if f.slots.background.Take(ctx, f.agentID, 1, 1) != nil {
 			return
 		}

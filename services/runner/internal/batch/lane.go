@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/chatcommand"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/source"
@@ -23,21 +24,6 @@ var backoff = pause.Backoff{First: 100 * time.Millisecond, Last: 30 * time.Secon
 
 // costUnit is how much content counts as one more message of its peer.
 const costUnit = 64 << 10
-
-// peerOf names who sent an event, in whatever channel and conversation: a peer
-// that floods many of them has one queue.
-func peerOf(address string) string {
-	a, _, err := source.ParseLenient(address)
-	switch {
-	case err != nil:
-		return address
-	case a.Kind == source.External:
-		return "external:" + a.ChannelType + ":" + a.PeerID
-	case a.Kind == source.Internal:
-		return "internal:" + a.AgentID
-	}
-	return address
-}
 
 // open reads the inbox, and again until it can be read.
 func (b *Batch) open(ctx context.Context, after int64, limit int32, logs []*registrypb.LogLine) (*registrypb.OpenBatchResponse, error) {
@@ -69,7 +55,7 @@ func (b *Batch) sleep(ctx context.Context, failures int) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-b.stop:
+	case <-b.stop.Done():
 		return turn.ErrYield
 	case <-timer.C:
 		return nil
@@ -91,8 +77,8 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		}
 		b.agent = fairqueue.New(n)
 	}
-	b.mode = r.GetQueueMode()
-	fresh := 0
+	b.queue = readQueue(r)
+	fresh, now := 0, time.Now()
 	for _, e := range r.GetEvents() {
 		id := e.GetEvent().GetId()
 		if b.pending[id] {
@@ -102,15 +88,49 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		b.pending[id] = true
 		b.order = append(b.order, id)
 		lane, runs := b.lanes[e.GetThreadId()]
-		b.lanes[e.GetThreadId()] = append(lane, &entry{event: e})
+		b.lanes[e.GetThreadId()] = append(lane, &entry{event: e, read: now})
 		if !runs {
 			b.run(func() { b.lane(ctx, e.GetThreadId(), lost) })
 		}
+	}
+	for _, e := range r.GetEvents() {
+		if chatcommand.IsCut(e.GetCommand().GetName()) {
+			b.cut(e)
+		}
+		b.interrupt(e.GetThreadId())
 	}
 	slices.Sort(b.order) // a second reading may bring an earlier id
 	b.scanned = max(b.scanned, r.GetScannedId())
 	b.notify()
 	return fresh
+}
+
+// cut ends what the conversation of a command has before it. The caller holds mu, so that no lane begins any of it
+// meanwhile.
+func (b *Batch) cut(stop *registrypb.PendingEvent) {
+	fault.Point("C1")
+	for _, w := range b.lanes[stop.GetThreadId()] {
+		if w.cut != nil || !cuts(stop, w.event) {
+			continue
+		}
+		w.cut = b.deps.Abort(w.event.GetKey(), stop)
+		if !w.begun && w.gone == nil {
+			b.withdraw(w)
+		}
+	}
+}
+
+// cuts reports whether a command ends another event of its conversation: one before it, and of its sender unless
+// that is an owner. A cut is ended by none, so that each is answered.
+func cuts(stop, other *registrypb.PendingEvent) bool {
+	return other.GetEvent().GetId() < stop.GetEvent().GetId() && !chatcommand.IsCut(other.GetCommand().GetName()) &&
+		(stop.GetFromOwner() || source.PeerOf(stop.GetEvent().GetSource()) == source.PeerOf(other.GetEvent().GetSource()))
+}
+
+// withoutModel reports whether the turn of an event is short: a command that asks no model, and needs no slot.
+func withoutModel(e *registrypb.PendingEvent) bool {
+	c := e.GetCommand()
+	return c != nil && !chatcommand.AsksModel(c.GetName(), c.GetArgs())
 }
 
 // lane works on the events of one thread, in order, until there are none.
@@ -120,6 +140,7 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 		queue := b.lanes[threadID]
 		if len(queue) == 0 {
 			delete(b.lanes, threadID)
+			delete(b.modes, threadID)
 			b.mu.Unlock()
 			return
 		}
@@ -130,14 +151,17 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 			select {
 			case <-gone:
 				continue
-			case <-b.stop:
+			case <-b.stop.Done():
 			case <-ctx.Done():
 			}
 			return
 		}
 
 		e := w.event
-		err := b.work(ctx, w)
+		err := b.quiet(ctx, w)
+		if err == nil {
+			err = b.work(ctx, w)
+		}
 		switch {
 		case errors.Is(err, errWithdrawn):
 		case err == nil, errors.Is(err, turn.ErrStale):
@@ -159,7 +183,7 @@ func (b *Batch) work(ctx context.Context, w *entry) error {
 	defer b.release(e.GetThreadId())
 	for failures := 0; ; failures++ {
 		s := &slot{
-			agentID: b.cfg.AgentID, peer: peerOf(e.GetEvent().GetSource()), agent: b.agent, all: b.deps.Slots,
+			agentID: b.cfg.AgentID, peer: source.PeerOf(e.GetEvent().GetSource()), agent: b.agent, all: b.deps.Slots,
 			weight: 1, cost: 1 + int64(len(e.GetEvent().GetContent()))/costUnit, stop: b.stop,
 			batch: b, entry: w,
 		}
@@ -194,7 +218,13 @@ func (b *Batch) work(ctx context.Context, w *entry) error {
 func (b *Batch) finished(threadID string, id int64, stale bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lanes[threadID] = slices.DeleteFunc(slices.Clone(b.lanes[threadID]), func(w *entry) bool { return w.event.GetEvent().GetId() == id })
+	b.lanes[threadID] = slices.DeleteFunc(slices.Clone(b.lanes[threadID]), func(w *entry) bool {
+		done := w.event.GetEvent().GetId() == id
+		if done && w.cut != nil {
+			w.cut()
+		}
+		return done
+	})
 	delete(b.pending, id)
 	if stale {
 		b.rescan = true

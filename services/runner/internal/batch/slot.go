@@ -51,8 +51,8 @@ type slot struct {
 	all           *Slots
 	weight, cost  int64
 	held, alone   bool
-	// stop is closed when the batch starts nothing more.
-	stop <-chan struct{}
+	// stop ends when the batch starts nothing more.
+	stop context.Context
 	// batch and entry are the place of the turn in its lane.
 	batch *Batch
 	entry *entry
@@ -60,12 +60,10 @@ type slot struct {
 
 var _ turn.Slot = (*slot)(nil)
 
-// take waits for a place. ErrYield when stop is closed meanwhile.
-func (s *slot) take(ctx context.Context, stop <-chan struct{}) error {
-	select {
-	case <-stop:
+// take waits for a place. ErrYield when stop ends meanwhile.
+func (s *slot) take(ctx, stop context.Context) error {
+	if stop.Err() != nil {
 		return turn.ErrYield
-	default:
 	}
 	if !s.alone && s.agent.TryTake(1) { // the usual case, without a goroutine
 		if s.held = s.all.places.TryTake(s.weight); s.held {
@@ -75,7 +73,7 @@ func (s *slot) take(ctx context.Context, stop <-chan struct{}) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer afterClose(stop, func() { cancel(turn.ErrYield) })()
+	defer context.AfterFunc(stop, func() { cancel(turn.ErrYield) })()
 	if err := s.agent.Take(ctx, s.peer, 1, s.cost); err != nil {
 		return err
 	}
@@ -113,7 +111,7 @@ func (s *slot) Pause(ctx context.Context, d time.Duration, back <-chan struct{})
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-s.stop:
+	case <-s.stop.Done():
 		return turn.ErrYield
 	case <-back:
 	case <-timer.C:
@@ -124,11 +122,12 @@ func (s *slot) Pause(ctx context.Context, d time.Duration, back <-chan struct{})
 // Wait implements turn.Slot.
 func (s *slot) Wait(ctx context.Context, f func(context.Context) error) error {
 	s.give()
+	s.batch.setWaits(s.entry, true)
+	defer s.batch.setWaits(s.entry, false)
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	undo := afterClose(s.stop, func() { cancel(turn.ErrYield) })
+	defer context.AfterFunc(s.stop, func() { cancel(turn.ErrYield) })()
 	err := f(wait)
-	undo()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -136,7 +135,7 @@ func (s *slot) Wait(ctx context.Context, f func(context.Context) error) error {
 		return turn.ErrYield
 	}
 	// An answer that is here is used, also when the batch ends now: it is like any running turn.
-	if taken := s.take(ctx, nil); taken != nil {
+	if taken := s.take(ctx, context.Background()); taken != nil {
 		return taken
 	}
 	return err
@@ -160,15 +159,14 @@ func (s *slot) Alone(ctx context.Context) error {
 	return s.take(ctx, s.stop)
 }
 
+// Queue implements turn.Slot.
+func (s *slot) Queue(mode registrypb.QueueMode) { s.batch.setMode(s.entry.event.GetThreadId(), mode) }
+
 // Collect implements turn.Slot.
-func (s *slot) Collect() []*registrypb.Member {
-	return s.batch.mergeable(s.entry, registrypb.QueueMode_QUEUE_MODE_COLLECT)
-}
+func (s *slot) Collect() (members []*registrypb.Member, short int) { return s.batch.collect(s.entry) }
 
 // Steer implements turn.Slot.
-func (s *slot) Steer() []*registrypb.Member {
-	return s.batch.mergeable(s.entry, registrypb.QueueMode_QUEUE_MODE_STEER)
-}
+func (s *slot) Steer() []*registrypb.Member { return s.batch.steer(s.entry) }
 
 // Background implements turn.Slot.
 func (s *slot) Background() turn.Background {
@@ -181,18 +179,4 @@ func (s *slot) Background() turn.Background {
 // AwaitBackground implements turn.Slot.
 func (s *slot) AwaitBackground(ctx context.Context, d time.Duration, over bool) bool {
 	return s.batch.awaitFollowing(ctx, s.entry.event.GetThreadId(), d, over)
-}
-
-// afterClose calls f when c is closed, until the function it returns is called.
-func afterClose(c <-chan struct{}, f func()) (stop func()) {
-	done, left := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(left)
-		select {
-		case <-c:
-			f()
-		case <-done:
-		}
-	}()
-	return func() { close(done); <-left }
 }

@@ -30,7 +30,7 @@ func (b *Batch) worker(lane func()) {
 		case lane = <-b.idle:
 		case <-timer.C:
 			return
-		case <-b.stop:
+		case <-b.stop.Done():
 			return
 		}
 	}

@@ -66,7 +66,7 @@ func (c *claim) newBatch() *batch.Batch {
 	return batch.New(
 		batch.Config{AgentID: c.agentID, Token: c.lease.Token, Keep: c.s.cfg.Keep, Probe: c.s.panics.halfOpen(c.agentID)},
 		batch.Deps{
-			Inbox: c.s.deps.Inbox, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger,
+			Inbox: c.s.deps.Inbox, Abort: c.s.deps.Cut, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger,
 			Turn: func(ctx context.Context, e *registrypb.PendingEvent, slot turn.Slot) error {
 				return c.s.deps.Turn(ctx, c.lease, e, slot)
 			},

@@ -58,7 +58,9 @@ type Deps struct {
 	Turn   Turn
 	// End ends a run that a person aborts, as if the request had come here; nil: no run is
 	// ended.
-	End   func(ctx context.Context, agentID, run string) error
+	End func(ctx context.Context, agentID, run string) error
+	// Cut ends what a command stops.
+	Cut   batch.Abort
 	Slots *batch.Slots
 	// Abort, when closed, ends a drain at once.
 	Abort  <-chan struct{}

@@ -119,7 +119,7 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 			return step.Answer{}, nil, nil, err
 		}
 		for n, c := range m.ToolCalls {
-			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: results[n]})
+			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: results[n], Images: toolset.Images(results[n])})
 		}
 		if refused++; slices.ContainsFunc(m.ToolCalls, func(c model.ToolCall) bool { return c.Problem == "" }) {
 			refused = 0

@@ -38,6 +38,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/compact"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -207,7 +208,7 @@ func (r Registry) Moved(ctx context.Context, j Job) (layers []*registrypb.Memory
 func (r Registry) Undigested(ctx context.Context, j Job, after, before int64) (bool, error) {
 	page, err := r.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: j.AgentID, ThreadId: j.ThreadID}, AfterId: after, Limit: 1,
-		Filter: fmt.Sprintf("type = 'message' AND id <= %d", before-1),
+		Filter: fmt.Sprintf(thread.ShownFilter+" AND id <= %d", before-1),
 	})
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", j.ThreadID, err)

@@ -29,7 +29,7 @@ func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (li
 	after = max(after, j.EpochFrom)
 	page, err := r.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: j.AgentID, ThreadId: j.ThreadID}, AfterId: after, Tail: true, Limit: maxMessages,
-		Filter: fmt.Sprintf("type = 'message' AND id <= %d", j.Upto),
+		Filter: fmt.Sprintf(thread.ShownFilter+" AND id <= %d", j.Upto),
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", j.ThreadID, err)

@@ -11,6 +11,9 @@ const (
 // CJK radicals, kana, Han, Hangul, and everything outside the basic plane.
 const wideFrom = 0x2E80
 
+// imageTokens is what an image costs (S2-31).
+const imageTokens = 2000
+
 // EstimateTokens is the weighted guess of how many tokens a text costs: 0.25
 // for an ASCII character, 1.5 for a CJK character (and emoji), 0.7 for any
 // other letter, rounded up. It is for budgets; the provider's own usage is
@@ -45,7 +48,7 @@ func ascii(s string) bool {
 func EstimateRequest(req Request) int64 {
 	total := EstimateTokens(req.System)
 	for _, m := range req.Messages {
-		total += EstimateTokens(m.Text) + EstimateTokens(m.Reasoning)
+		total += EstimateTokens(m.Text) + EstimateTokens(m.Reasoning) + imageTokens*int64(len(m.Images))
 		for _, c := range m.ToolCalls {
 			total += EstimateTokens(c.Name) + EstimateTokens(string(c.Arguments))
 		}

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -23,6 +24,8 @@ type Message struct {
 	Role Role
 	// Text is what was said; for RoleTool the result of the call.
 	Text string
+	// Images stand behind the text of a RoleTool message.
+	Images []Image `json:",omitempty"`
 	// Reasoning is what the model thought before this assistant message. It is
 	// sent back only to providers that demand it (Settings: replay_reasoning).
 	Reasoning string
@@ -35,6 +38,29 @@ type Message struct {
 	ToolCallID string
 	// Name is the tool's name for RoleTool, else an optional speaker name.
 	Name string
+}
+
+// Image is an image in a message.
+type Image struct {
+	SHA256     string // of the data, in hex
+	MIME, Name string
+	Size       int64 // in bytes
+	// Data is set in a request, and nowhere before.
+	Data []byte `json:"-"`
+}
+
+// LeftOut is a line of text in place of the image.
+func (i Image) LeftOut(why string) string {
+	return fmt.Sprintf("[image %q of type %s, %d bytes, left out: %s]", i.Name, i.MIME, i.Size, why)
+}
+
+// WithoutImages is the message with a line of text in place of each of its images.
+func (m Message) WithoutImages(why string) Message {
+	for _, i := range m.Images {
+		m.Text += "\n" + i.LeftOut(why)
+	}
+	m.Images = nil
+	return m
 }
 
 // ToolCall is one request of the model to run a tool.

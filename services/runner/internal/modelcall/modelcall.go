@@ -30,6 +30,8 @@ type Model struct {
 	Provider, Name string
 	// Window is the context window of the provider, in tokens; 0: not known.
 	Window int64
+	// Images: the model takes images.
+	Images bool
 	// Price is what providers.yaml says; nil: not known.
 	Price *price.Price
 	// PeersWait is set when no model was chosen and the built-in one is used. That answers
@@ -112,10 +114,15 @@ func (m Model) Count(to Meter, name string, u model.Usage) {
 	} {
 		to.AddTokens(direction, m.Provider, name, n)
 	}
-	if m.Price == nil {
-		return
-	}
-	if cost, ok := m.Price.Cost(price.Tokens{Input: u.Input, Output: u.Output, Cached: u.CachedInput, CacheWrite: u.CacheWrite}); ok {
+	if cost, ok := m.Cost(u); ok {
 		to.AddCost(m.Provider, name, cost)
 	}
+}
+
+// Cost is what tokens cost; false when a part of them has no price.
+func (m Model) Cost(u model.Usage) (float64, bool) {
+	if m.Price == nil {
+		return 0, false
+	}
+	return m.Price.Cost(price.Tokens{Input: u.Input, Output: u.Output, Cached: u.CachedInput, CacheWrite: u.CacheWrite})
 }

@@ -6,6 +6,7 @@
 //	IDENTITY.md, memory/agent.md, user-*, thread-*   --> system
 //	tool hints, who speaks, other agents             --> system
 //	older messages of the thread (newest kept)       --> user, assistant
+//	what others wrote since the last reply (quoted)  --> user
 //	the inbound message (never dropped)              --> user
 //	the steps of this turn                           --> assistant, tool
 //
@@ -17,7 +18,7 @@
 // only as long as all of them together are not more than the newest Keep tokens.
 //
 // When the window is too small, parts are dropped in this order: the oldest messages,
-// the results of the oldest tools of this turn, the end of the inbound message; a part
+// the results of the oldest tools of this turn, the end of what others wrote, the end of the inbound message; a part
 // that is cut says so.
 //
 // It does not compact, does not choose the files (the registry does) and does

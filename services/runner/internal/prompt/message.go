@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // Notes at the place of a cut.
@@ -27,7 +28,11 @@ func (history) Parts(s *Scope) []Part {
 	parts := make([]Part, 0, len(s.Tail))
 	for i, e := range s.Tail {
 		if s.Inbound.ID == 0 || e.ID < s.Inbound.ID {
-			part := newPart(Message(e), "message "+strconv.FormatInt(e.ID, 10), "it is in no digest")
+			m := Message(e)
+			if blank(m) {
+				continue
+			}
+			part := newPart(m, messageName(e.ID), "it is in no digest")
 			if part.id = e.ID; s.digested(part) {
 				part.Why = "among the newest messages"
 			}
@@ -40,6 +45,26 @@ func (history) Parts(s *Scope) []Part {
 		}
 	}
 	return parts
+}
+
+// messageName names the part of a message, with one allocation: each prompt has many.
+func messageName(id int64) string {
+	var b [32]byte
+	return string(strconv.AppendInt(append(b[:0], "message "...), id, 10))
+}
+
+// blank reports whether a message has nothing to read, such as one that was left out because too many waited: providers
+// refuse it.
+func blank(m model.Message) bool { return m.Text == "" && len(m.Images) == 0 && len(m.ToolCalls) == 0 }
+
+// Messages are events as the model reads them, without those that have nothing to read.
+func Messages(list []Event) (out []model.Message) {
+	for _, e := range list {
+		if m := Message(e); !blank(m) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // refusedText stands for a message whose words the provider of the model refuses: with them
@@ -93,42 +118,66 @@ func Message(e Event) model.Message {
 	if e.Refused {
 		return model.Message{Role: role, Text: refusedText}
 	}
-	return model.Message{Role: role, Text: Text(e.Content)}
+	m := model.Message{Role: role}
+	if text, ok := plain(e.Content); ok {
+		m.Text = text
+		return m
+	}
+	var files []Attachment
+	m.Text, files = decoded(e.Content)
+	if role == model.RoleUser {
+		for _, f := range files {
+			if i, ok := toolset.ImageOf(f.MIME, f.Name, f.Media, f.Size); ok {
+				m.Images = append(m.Images, i)
+			}
+		}
+	}
+	return m
 }
 
-// Text is what was said in a content: its text and a line for each attachment.
+// Text is what was said in a content: the message that it answers, as a quotation, its text and a line for each attachment.
 // Content that is no JSON object with a text is taken as it is.
 func Text(content string) string {
 	if text, ok := plain(content); ok {
 		return text
 	}
-	return decoded(content)
+	text, _ := decoded(content)
+	return text
 }
 
-func decoded(content string) string {
+// decoded is what was said in a content, and the files that came with it.
+func decoded(content string) (string, []Attachment) {
 	var c struct {
-		Text        *string `json:"text"`
-		Attachments []struct {
-			Type string `json:"type"`
-			URL  string `json:"url"`
-			Name string `json:"name"`
-		} `json:"attachments"`
+		Text        *string         `json:"text"`
+		ReplyTo     json.RawMessage `json:"reply_to"`
+		Attachments []Attachment    `json:"attachments"`
 	}
 	if json.Unmarshal([]byte(content), &c) != nil || c.Text == nil {
-		return content
+		return content, nil
 	}
 	var b strings.Builder
+	if quoted := quotation(c.ReplyTo); quoted != "" {
+		b.WriteString("> " + strings.ReplaceAll(breaks.Replace(quoted), "\n", "\n> ") + "\n\n")
+	}
 	b.WriteString(*c.Text)
 	for _, a := range c.Attachments {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		if strings.HasPrefix(a.URL, "data:") {
-			a.URL = "(inline)" // megabytes that are no text (S1-51)
-		}
-		b.WriteString("[" + strings.Join(strings.Fields("attachment: "+a.Type+" "+a.Name+" "+a.URL), " ") + "]")
+		b.WriteString(a.line())
 	}
-	return b.String()
+	return b.String(), c.Attachments
+}
+
+// quotation is the text of the message that another one answers; empty: it is not known.
+func quotation(replyTo json.RawMessage) string {
+	var c struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(replyTo, &c) != nil {
+		return ""
+	}
+	return strings.TrimSpace(c.Text)
 }
 
 // shrinkTools leaves out the results of the oldest tools until need tokens are
@@ -140,11 +189,18 @@ func shrinkTools(turn []Part, need int64) (gained int64) {
 	}
 	for i := 0; i < last && gained < need; i++ {
 		e := &turn[i]
-		if e.message.Role != model.RoleTool || len(e.message.Text) <= len(toolNote) {
+		if e.message.Role != model.RoleTool || len(e.message.Text) <= len(toolNote) && len(e.message.Images) == 0 {
 			continue
 		}
 		before := e.Tokens
-		e.message.Text, e.Cut = toolNote, true
+		e.message.Text, e.message.Images, e.Cut = toolNote, nil, true
+		e.Tokens = cost(model.Request{Messages: []model.Message{e.message}})
+		gained += before - e.Tokens
+	}
+	if last >= 0 && gained < need && len(turn[last].message.Images) > 0 {
+		e := &turn[last]
+		before := e.Tokens
+		e.message, e.Cut = e.message.WithoutImages("it does not fit into the model's context"), true
 		e.Tokens = cost(model.Request{Messages: []model.Message{e.message}})
 		gained += before - e.Tokens
 	}

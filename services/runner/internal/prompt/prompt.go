@@ -35,6 +35,9 @@ type Scope struct {
 	Files []File
 	// Tail holds the newest messages before and up to Inbound, in rising id.
 	Tail []Event
+	// Context holds what people wrote in the conversation since the last reply without addressing the agent, and the
+	// later versions of messages, in rising id.
+	Context []Event
 	// Inbound is the message to answer; its ID 0 means that there is none yet.
 	Inbound Event
 	// ReplyContext of the answer, JSON text.
@@ -124,8 +127,8 @@ func (list Sources) Build(s Scope) Prompt {
 	if room < 0 {
 		room += shrinkTools(turn, -room)
 	}
-	if room < 0 && len(inbound) > 0 {
-		room += shrinkText(&inbound[0], -room)
+	for i := 0; i < len(inbound) && room < 0; i++ {
+		room += shrinkText(&inbound[i], -room)
 	}
 	kept := len(history)
 	for raw := int64(0); kept > 0; kept-- {

@@ -43,7 +43,7 @@ type Sources []Source
 func Standard(more ...Source) Sources {
 	list := Sources{files{}, digests{}, toolHints{}, conversation{}, agents{}}
 	list = append(list, more...)
-	return append(list, history{}, inbound{}, turn{})
+	return append(list, history{}, heard{}, inbound{}, turn{})
 }
 
 // messages is a source of messages. Its parts give way to each other by their group.

@@ -26,6 +26,15 @@ func Text(s string) string {
 	return f.Add(s) + f.Flush()
 }
 
+// Behind is the part of an answer that follows text, without the word.
+func Behind(text, rest string) string {
+	f := After(text)
+	return f.Add(rest) + f.Flush()
+}
+
+// After is a filter in the middle of an answer, of which text was shown.
+func After(text string) Filter { return Filter{open: text != "" && !strings.HasSuffix(text, "\n")} }
+
 // Filter takes the word out of an answer that comes in pieces. The zero value is
 // at the beginning of one.
 type Filter struct {

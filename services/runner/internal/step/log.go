@@ -1,6 +1,9 @@
 package step
 
 import (
+	"maps"
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -21,7 +24,7 @@ type Log struct {
 	Tools *toolset.Tools
 
 	answers, tools map[string]*registrypb.Step
-	steers         map[string]*registrypb.Step
+	steers, blocks map[string]*registrypb.Step
 	order          []string // keys of tools in the order of the journal
 	seq            int32
 	calls          int
@@ -30,7 +33,8 @@ type Log struct {
 // Add keeps a step that is in the journal.
 func (l *Log) Add(s *registrypb.Step) {
 	if l.answers == nil {
-		l.answers, l.tools, l.steers = map[string]*registrypb.Step{}, map[string]*registrypb.Step{}, map[string]*registrypb.Step{}
+		l.answers, l.tools = map[string]*registrypb.Step{}, map[string]*registrypb.Step{}
+		l.steers, l.blocks = map[string]*registrypb.Step{}, map[string]*registrypb.Step{}
 	}
 	l.seq = max(l.seq, s.GetSeq())
 	switch s.GetKind() {
@@ -46,6 +50,8 @@ func (l *Log) Add(s *registrypb.Step) {
 		l.tools[s.GetKey()] = s
 	case registrypb.StepKind_STEP_KIND_STEER:
 		l.steers[s.GetKey()] = s
+	case registrypb.StepKind_STEP_KIND_BLOCK:
+		l.blocks[s.GetKey()] = s
 	default:
 	}
 }
@@ -68,6 +74,9 @@ func (l *Log) External(seq int32) bool {
 	}
 	return false
 }
+
+// Answers returns the answers of the model in the journal, in no order.
+func (l *Log) Answers() []*registrypb.Step { return slices.Collect(maps.Values(l.answers)) }
 
 // Tool is a tool step, or nil.
 func (l *Log) Tool(key string) *registrypb.Step { return l.tools[key] }

@@ -16,25 +16,31 @@ func SteerKey(round int) string { return fmt.Sprintf("steer:%d", round) }
 // SteerOfCall is the key of the message that answered a call.
 func SteerOfCall(key string) string { return "steer:" + key }
 
-// Merged are the messages of a steer step as a model reads them; none without one.
-func Merged(s *registrypb.Step) ([]model.Message, error) {
+// Steered are the messages of a steer step; none without one.
+func Steered(s *registrypb.Step) ([]prompt.Event, error) {
+	if s == nil {
+		return nil, nil
+	}
 	var j struct {
 		Messages []struct {
 			Source  string `json:"source"`
 			Content string `json:"content"`
 		} `json:"messages"`
 	}
-	if s == nil {
-		return nil, nil
-	}
 	if err := json.Unmarshal(s.GetResult(), &j); err != nil {
 		return nil, fmt.Errorf("decode steer step: %w", err)
 	}
-	var out []model.Message
+	var out []prompt.Event
 	for _, m := range j.Messages {
-		out = append(out, prompt.Message(prompt.Event{Source: m.Source, Content: m.Content}))
+		out = append(out, prompt.Event{Source: m.Source, Content: m.Content})
 	}
 	return out, nil
+}
+
+// Merged are the messages of a steer step as a model reads them; none without one.
+func Merged(s *registrypb.Step) ([]model.Message, error) {
+	list, err := Steered(s)
+	return prompt.Messages(list), err
 }
 
 // Fallback is what is said when the model says nothing after a tool that failed

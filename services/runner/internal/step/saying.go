@@ -18,20 +18,31 @@ const (
 	BreakMessage = "message_end" // it stands before the last answer
 )
 
-// NewAnswerWithBreak is [NewAnswer] for an answer whose text is treated as mode says.
-func NewAnswerWithBreak(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
+// NewAnswerWithBreak is [NewAnswer] for an answer whose text is treated as mode says; inBlocks
+// bytes of it are in blocks.
+func NewAnswerWithBreak(r model.Response, at *run.Span, mode string, inBlocks int) (Answer, []byte, *model.Error) {
 	if (mode == BreakText || mode == BreakMessage) && len(r.ToolCalls) > 0 && strings.TrimSpace(silence.Text(r.Text)) != "" {
-		return newAnswer(r, at, mode)
+		return newAnswer(r, at, mode, inBlocks)
 	}
-	return newAnswer(r, at, "")
+	return newAnswer(r, at, "", inBlocks)
 }
 
 // Sayings is what an answer says to the peer together with its step.
 func (a Answer) Sayings(key string) []*registrypb.Saying {
-	if a.Break != BreakText {
+	text := a.left()
+	if a.Break != BreakText || strings.TrimSpace(text) == "" {
 		return nil
 	}
-	return []*registrypb.Saying{{StepKey: key, Text: silence.Text(a.Text)}}
+	return []*registrypb.Saying{{StepKey: key, Text: text}}
+}
+
+// Output is what an answer that calls tools says to the peer together with its step, and in
+// blocks before; empty when it is nothing.
+func (a Answer) Output() string {
+	if a.Break != BreakText {
+		return ""
+	}
+	return silence.Text(a.Text)
 }
 
 // Sent are the texts that tools of the turn have sent to the peer, in their order.
@@ -47,15 +58,19 @@ func (l *Log) Sent() (texts []string) {
 // Reply is what is left to say at the end: the last answer, behind what was held
 // back for it. One that a tool has sent before, but for its white space, is not said
 // again (S1-52, S1-55).
-func (l *Log) Reply(last Answer) string {
-	text := silence.Text(last.Text)
+func (l *Log) Reply(last Answer) string { return l.reply(last.left()) }
+
+// LastText is [Log.Reply] with what the blocks of the last answer have said.
+func (l *Log) LastText(last Answer) string { return l.reply(silence.Text(last.Text)) }
+
+func (l *Log) reply(text string) string {
 	if slices.ContainsFunc(l.Sent(), func(sent string) bool { return same(sent, text) }) {
 		text = ""
 	}
 	var parts []string
 	for n := 1; l.answers[ModelKey(n)] != nil; n++ {
 		if a, err := Decode(l.answers[ModelKey(n)].GetResult()); err == nil && a.Break == BreakMessage {
-			parts = append(parts, strings.TrimSpace(silence.Text(a.Text)))
+			parts = append(parts, strings.TrimSpace(a.left()))
 		}
 	}
 	if len(parts) == 0 {

@@ -5,6 +5,7 @@
 //	tool:1:1   the first tool call of that answer  JSON of package toolset
 //	tool:1:2   ...
 //	steer:2    messages merged before it           [Merged]
+//	block:2:1  what was sent of the next answer while it was written
 //	model:2    ...
 //
 // A program that runs tools itself adds, for each of its calls:
@@ -71,6 +72,8 @@ type Answer struct {
 	Stream *run.Span `json:"stream,omitempty"`
 	// Break is what becomes of a text before tool calls; empty: it is for the stream.
 	Break string `json:"break,omitempty"`
+	// InBlocks is how much of Text is in blocks that were sent before, in bytes from its beginning.
+	InBlocks int `json:"in_blocks,omitempty"`
 	// Notes say how the answer differs from what the provider sent.
 	Notes []string `json:"notes,omitempty"`
 	// Error is set for a call of a program that gave no answer.
@@ -100,11 +103,11 @@ func Decode(result []byte) (Answer, error) {
 // reply can hold, or to what its calls leave of a row; at is its place in the stream. The
 // calls are sealed, which bounds them; others may be too large to be journaled.
 func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
-	return newAnswer(r, at, "")
+	return newAnswer(r, at, "", 0)
 }
 
-func newAnswer(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
-	a := Answer{Stream: at, Break: mode, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID, Notes: r.Notes}
+func newAnswer(r model.Response, at *run.Span, mode string, inBlocks int) (Answer, []byte, *model.Error) {
+	a := Answer{Stream: at, Break: mode, InBlocks: inBlocks, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID, Notes: r.Notes}
 	for _, c := range r.ToolCalls {
 		if len(c.Arguments) > toolset.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
 			return a, nil, model.Errorf(model.TooLarge, "the arguments of a tool call are larger than %d KiB", toolset.MaxArguments>>10)
@@ -170,6 +173,12 @@ func hash(req model.Request) []byte {
 		m := &req.Messages[i]
 		for _, s := range []string{string(m.Role), m.Text, m.Reasoning, string(m.Replay), m.ToolCallID, m.Name} {
 			text(s)
+		}
+		if len(m.Images) > 0 {
+			number(-len(m.Images)) // no number of calls; without images the hash is as in earlier builds
+		}
+		for _, image := range m.Images {
+			text(image.SHA256)
 		}
 		number(len(m.ToolCalls))
 		for _, c := range m.ToolCalls {

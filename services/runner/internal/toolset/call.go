@@ -106,7 +106,7 @@ type Meter interface {
 	WaitEnds(kind, end string, d time.Duration)
 }
 
-// Calls makes the calls of one turn. All fields but Trace are required.
+// Calls makes the calls of one turn. All fields but Media and Trace are required.
 type Calls struct {
 	Set     Set
 	Place   Place
@@ -114,6 +114,7 @@ type Calls struct {
 	Journal Journal
 	Watcher Watcher
 	Meter   Meter
+	Media   Media           // nil: no images are stored, and results say so
 	Trace   *tracing.Tracer // nil: no traces
 	// Logf writes a line of the agent's log.
 	Logf func(level, format string, args ...any)
@@ -375,10 +376,19 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	result := c.outcome(ctx, u).valid()
 	fault.Point("T5.after")
 	for _, m := range result.Messages {
-		u.says = append(u.says, &registrypb.Saying{StepKey: u.row.GetKey(), Text: m.Text})
+		said := &registrypb.Saying{StepKey: u.row.GetKey(), Text: m.Text}
+		if m.File != nil {
+			var err error
+			if said.File, err = c.attach(ctx, m.File); err != nil {
+				result, u.says = Failed("the file could not be stored, nothing was sent: "+err.Error()), nil
+				break
+			}
+		}
+		u.says = append(u.says, said)
 	}
 	done := proto.CloneOf(u.row)
-	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(u.call), u.made.Note)
+	images := c.store(ctx, &result)
+	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(withImages(result.encode(u.call), images), u.made.Note)
 	if result.InDoubt {
 		done.State = registrypb.StepState_STEP_STATE_IN_DOUBT
 		c.Logf("WARN", "tool: %s (%s) is in doubt: %s", u.made.Name, u.row.GetKey(), result.Text)

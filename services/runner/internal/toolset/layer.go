@@ -63,7 +63,7 @@ func (s Set) allowedBy(n int) (names []string) {
 
 // policyTool is what policies know of a tool.
 func policyTool(s Spec) toolpolicy.Tool {
-	t := toolpolicy.Tool{Name: toolpolicy.Canonical(s.Name)}
+	t := toolpolicy.Tool{Name: toolpolicy.Canonical(s.Name), Group: s.Group}
 	if s.Server != "" {
 		t.Group = toolpolicy.GroupMCP
 	}

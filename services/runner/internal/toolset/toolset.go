@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -97,6 +98,8 @@ type Spec struct {
 	// Schema of the arguments, which are a JSON object.
 	Schema json.RawMessage
 	Needs  Needs
+	// Group is the group for policies of a tool that is neither built in nor of a server, such as [toolpolicy.GroupPrograms].
+	Group string
 	// Server is the MCP server that offers the tool; empty: the runner itself does.
 	Server string
 	// External: results hold what neither the owner nor this runtime wrote. Those of a Server always do.
@@ -131,6 +134,30 @@ type Place struct {
 	// Waits are for calls that wait for a person; nil: the turn keeps its slot, and has no peer
 	// to ask.
 	Waits Waits
+	// Status returns what is known of the turn; nil: nothing.
+	Status func() Status
+}
+
+// Seen is the path under which programs of a turn see its working directory.
+func Seen(c *registrypb.TurnConfig) string {
+	if d := c.GetSandbox().GetDocker(); d != nil {
+		return d.GetWorkdir()
+	}
+	return c.GetWorkdir()
+}
+
+// Outside is the path on this machine of what the model names by its path in a container. Any other path stays.
+func (p Place) Outside(path string) string {
+	d := p.Config.GetSandbox().GetDocker()
+	if d == nil || !filepath.IsAbs(path) {
+		return path
+	}
+	for _, dir := range []struct{ of, is string }{{p.Config.GetWorkdir(), p.Config.GetWorkdir()}, {d.GetWorkdir(), p.Config.GetWorkdir()}} {
+		if rel, err := filepath.Rel(dir.of, path); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(dir.is, rel)
+		}
+	}
+	return path
 }
 
 // Call is one call of the model.
@@ -179,6 +206,8 @@ type Result struct {
 	InDoubt bool
 	// Bounded: the tool has bounded Text itself, and it is not shortened.
 	Bounded bool
+	// Images are shown to the model next to the text, at most MaxImages. They are stored before the result is journaled.
+	Images []Image
 	// Messages are sent to the peer when the result is journaled, and only then.
 	Messages []Message
 	// ExecUse is what let a command run; nil: no entry of an allow list did.
@@ -186,7 +215,16 @@ type Result struct {
 }
 
 // Message is a message to the peer of the turn.
-type Message struct{ Text string }
+type Message struct {
+	Text string
+	File *File // nil: none
+}
+
+// File is a file that goes to the peer with a message. It is stored before the result is journaled.
+type File struct {
+	Name, MIME string
+	Data       []byte
+}
 
 // Failed is the result of a call that did nothing; why is for the model.
 func Failed(why string) Result { return Result{Text: why, IsError: true} }
@@ -197,6 +235,8 @@ type Tools struct {
 	specs []Spec
 	// Servers has the tools of MCP servers; nil: there are none.
 	Servers Servers
+	// Programs are the tools that the settings of a turn define; nil: there are none.
+	Programs func(c *registrypb.TurnConfig) []Tool
 	// Approvals asks people about calls of MCP servers; nil refuses what has to be asked.
 	Approvals Approvals
 }
@@ -281,15 +321,22 @@ type Set struct {
 	offered   []model.Tool
 }
 
-// For returns the tools of a turn with these settings, those of its MCP servers included. The error comes
-// from Servers.
+// For returns the tools of a turn with these settings, those of its MCP servers and its programs included. The error
+// comes from Servers.
 func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfig) (Set, error) {
-	if t.Servers == nil {
-		return t.Set(c), nil
+	var more []Tool
+	if t.Servers != nil {
+		var err error
+		if more, err = t.Servers.Tools(ctx, agentID, c); err != nil {
+			return Set{}, err
+		}
 	}
-	more, err := t.Servers.Tools(ctx, agentID, c)
-	if err != nil {
-		return Set{}, err
+	if t.Programs != nil {
+		for _, p := range t.Programs(c) {
+			if !t.Has(p.Spec().Name) { // the registry may not know a newer tool of the runner
+				more = append(more, p)
+			}
+		}
 	}
 	if len(more) == 0 {
 		return t.Set(c), nil
@@ -474,7 +521,7 @@ func (s Set) decide(c Call) (tool Tool, refusal string) {
 		why += "; the nearest is " + near
 	}
 	for n, spec := range s.specs {
-		if spec.Needs&Program != 0 && s.decisions[n].Allowed {
+		if spec.Needs&Program != 0 && spec.Group == "" && s.decisions[n].Allowed {
 			return tool, why + "; to run a command there is " + spec.Name
 		}
 	}

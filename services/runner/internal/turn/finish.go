@@ -58,7 +58,7 @@ func (t *turn) die(ctx context.Context, class, why string, last *registrypb.Fail
 // aborted ends the turn because a person wants it; what was said so far is kept
 // (S1-16).
 func (t *turn) aborted(ctx context.Context) (Result, error) {
-	why := ErrAborted.Error()
+	why := cmp.Or(context.Cause(t.w.Abort), ErrAborted).Error()
 	if said := t.out.Partial(); said != "" {
 		why += "; said so far: " + said
 	}

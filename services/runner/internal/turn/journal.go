@@ -40,12 +40,13 @@ func (w Work) trusted(ctx context.Context) error {
 }
 
 func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResponse, error) {
-	members := t.w.Slot.Collect()
+	members, short := t.w.Slot.Collect()
 	return call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.BeginTurnResponse, error) {
 		ctx, span := t.Trace.Start(ctx, "claim")
 		defer span.End()
 		r, err := t.Journal.BeginTurn(ctx, &registrypb.BeginTurnRequest{
 			AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, ThreadId: t.w.ThreadID, Alone: alone, Logs: logs, Members: members,
+			Unread:    int32(short),
 			GivenBack: t.w.Slot.GivenBack(),
 		})
 		if err != nil {

@@ -35,6 +35,8 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 	if err != nil {
 		return step.Answer{}, nil, nil, err
 	}
+	written, _ := t.steps.Blocks(1) // by another model of this turn
+	said = append(slices.Clip(said), writtenBefore(written)...)
 	all := func() []model.Message { return append(slices.Clip(said), t.steps.Messages(false)...) }
 	if err := t.requests.Fit(ctx, all()); err != nil {
 		return step.Answer{}, nil, nil, err
@@ -68,7 +70,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, modelcall.Try, error) {
 	t.last = transcript{}
 	t.Sessions.Drop(t.begun.GetConfig().GetSessionsDir(), t.w.ThreadID)
-	t.out.Call()
+	t.out.Call("", nil)
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	n, uses, begun := t.steps.Calls()+1, 0, time.Time{}

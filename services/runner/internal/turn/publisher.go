@@ -37,6 +37,7 @@ type publisher struct {
 	to      Stream
 	quiet   silence.Filter
 	partial strings.Builder
+	blocks  *blocks // of the answer under way; nil: it has none
 	prompts atomic.Int32
 }
 
@@ -48,11 +49,14 @@ func (p *publisher) Begin(steps []*registrypb.Step) {
 	p.to.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
 }
 
-// Call begins a try of the model.
-func (p *publisher) Call() {
-	p.quiet = silence.Filter{}
+// Call begins a try of the model, whose answer begins with what was sent of it before. The blocks
+// get what is written behind that.
+func (p *publisher) Call(written string, blocks *blocks) {
+	p.quiet, p.blocks = silence.After(written), nil
 	p.partial.Reset()
 	p.to.Call()
+	p.say(written)
+	p.blocks = blocks
 }
 
 // Delta is a piece of an answer.
@@ -73,6 +77,9 @@ func (p *publisher) say(text string) {
 		p.partial.WriteString(text)
 	}
 	p.to.Publish(run.Item{Kind: run.Assistant, Phase: run.Delta, Text: text})
+	if p.blocks != nil {
+		p.blocks.add(text)
+	}
 }
 
 // Partial is the beginning of the answer under way.

@@ -90,7 +90,7 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				if chance.IntN(3) == 0 {
 					process()
 				}
-				v.Call()
+				v.Call("", nil)
 				var resp model.Response
 				for p := range chance.IntN(6) {
 					d := model.Delta{Text: fmt.Sprintf("<%d.%d.%d>", round, tries, p)}
@@ -152,7 +152,7 @@ func TestUpdatesAreLive(t *testing.T) {
 	s := (&run.Hub{}).Open("k", 1)
 	v := &publisher{to: s}
 	v.Begin(nil)
-	v.Call()
+	v.Call("", nil)
 	v.Delta(model.Delta{Text: "let me look"})
 	c := model.ToolCall{ID: "c1", Name: "bash_exec", Arguments: []byte("{}")}
 	resp := model.Response{Text: "let me look", ToolCalls: []model.ToolCall{c}}
@@ -181,7 +181,7 @@ func TestGroupsAreAsJournaled(t *testing.T) {
 	s := (&run.Hub{}).Open("k", 1)
 	v := &publisher{to: s}
 	v.Begin(nil)
-	v.Call()
+	v.Call("", nil)
 	v.Delta(model.Delta{Text: "let me look"})
 	resp := model.Response{Text: "let me look"}
 	for n := range 12 {

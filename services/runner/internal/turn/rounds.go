@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/silence"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -27,6 +29,9 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 	if len(t.steps.Interrupted()) > 0 {
 		result, err = t.inDoubt(ctx)
 		return result, nil, err
+	}
+	if err := t.placeUnread(ctx); err != nil {
+		return Result{}, nil, err
 	}
 	l := loop.Loop{Steps: t.steps, Model: roundModel{t}, Calls: t.calls(), Merge: t.merged}
 	a, row, failed, err := l.Run(ctx, t.steps.Messages(true))
@@ -44,10 +49,10 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 // calls makes the calls of this turn.
 func (t *turn) calls() *toolset.Calls {
 	return &toolset.Calls{
-		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.out, Meter: t.Meter, Trace: t.Trace, Logf: t.logf,
+		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.out, Meter: t.Meter, Trace: t.Trace, Logf: t.logf, Media: t.Media,
 		Place: toolset.Place{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Turn: t.w.Key, InboxID: t.w.InboxID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
-			Waits: waits{t},
+			Waits: waits{t}, Status: t.report,
 		},
 	}
 }
@@ -63,6 +68,15 @@ func (t *turn) merged(ctx context.Context, round int, open bool) ([]model.Messag
 				return nil, err
 			}
 		}
+	}
+	list, err := step.Steered(row)
+	for _, e := range list {
+		if err := t.placeFiles(ctx, e.Source, e.Content); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return step.Merged(row)
 }
@@ -104,7 +118,9 @@ func (t *turn) find() *modelcall.Try {
 
 // ask makes one try of a model call (T3). A good answer is not journaled yet.
 func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
-	req, resp, try, err := t.call(ctx, said)
+	written, n := t.steps.Blocks(round)
+	blocks := t.newBlocks(round, n, written)
+	req, resp, try, err := t.call(ctx, append(slices.Clip(said), writtenBefore(written)...), written, blocks)
 	if err != nil {
 		return step.Answer{}, nil, nil, err
 	}
@@ -115,22 +131,39 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	t.model.Count(t.Meter, req.Model, resp.Usage)
 	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
-	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
+	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" && written == "" {
 		if resp.Text = t.steps.Fallback(); resp.Text == "" && len(t.steps.Sent()) == 0 {
 			return step.Answer{}, nil, t.bad(model.NoText(resp)), nil
 		}
 		t.out.Delta(model.Delta{Text: resp.Text})
 	}
-	a, result, tooLarge := step.NewAnswerWithBreak(resp, t.out.EndAnswer(), t.begun.GetConfig().GetReplyBreak())
+	at, mode, reach := t.out.EndAnswer(), t.begun.GetConfig().GetReplyBreak(), len(written)
+	if written != "" {
+		resp.Text = written + silence.Behind(written, resp.Text)
+	}
+	var says []*registrypb.Saying
+	var rows []*registrypb.Step
+	if blocks != nil {
+		mode = step.BreakText // what follows is sent while it is written, so this cannot wait for it
+		if says, rows, reach = blocks.remaining(); reach > 0 {
+			resp.Text = blocks.text.Text() // as it was shown and sent
+		}
+	}
+	a, result, tooLarge := step.NewAnswerWithBreak(resp, at, mode, reach)
 	if tooLarge != nil {
 		return step.Answer{}, nil, t.bad(tooLarge), nil
 	}
-	return a, step.Model(t.steps.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
+	row := step.Model(t.steps.NextSeq(), round, t.model.Provider, req, resp, result)
+	if err := t.writeBlocks(ctx, says, rows, a, row); err != nil {
+		return step.Answer{}, nil, nil, err
+	}
+	return a, row, nil, nil
 }
 
 // call asks the model. A prompt that the provider finds too long is made smaller
-// and asked again, which is the same try.
-func (t *turn) call(ctx context.Context, said []model.Message) (req model.Request, resp model.Response, try modelcall.Try, err error) {
+// and asked again, which is the same try. The answer begins with written.
+func (t *turn) call(ctx context.Context, said []model.Message, written string, blocks *blocks) (req model.Request, resp model.Response, try modelcall.Try, err error) {
+	said = t.shown(said)
 	if err := t.requests.Fit(ctx, said); err != nil {
 		return req, resp, try, err
 	}
@@ -139,14 +172,22 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 		req, p = t.requests.Request(said)
 		req.Try, req.Away = t.tries+t.away+1, t.away
 		req.Thinking = modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent(), t.begun.GetConfig().GetThinking())
-		t.last = transcript{p.System, p.Messages}
+		t.last = transcript{p.System, p.Messages[:len(p.Messages)-len(writtenBefore(written))]} // the answer has it
+		t.sent = sent{len(p.Messages), p.Tokens}
+		if req.Messages, err = t.load(ctx, t.shown(req.Messages)); err != nil {
+			return req, resp, try, err
+		}
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err
 		}
-		t.out.Call()
+		t.out.Call(written, blocks)
 		fault.Point("T3.before")
 		begun := time.Now()
-		resp, try = t.model.Try(ctx, req, t.out.Delta)
+		if blocks == nil {
+			resp, try = t.model.Try(ctx, req, t.out.Delta)
+		} else if resp, try, err = blocks.call(ctx, req); err != nil {
+			return req, resp, try, err
+		}
 		fault.Point("T3.after")
 		t.called(begun, try)
 		if try.Err == nil || try.Err.Class != model.ContextTooLong {

@@ -36,6 +36,18 @@ var (
 	errTimeout = errors.New("timeout")
 )
 
+// Cut is the cause with which the command stop ends a turn; it is [ErrAborted], too.
+type Cut struct {
+	By  int64 // inbox id of the command
+	All bool  // it ends all that its conversation has begun
+}
+
+// Error is the error's.
+func (c Cut) Error() string { return fmt.Sprintf("stopped by message %d", c.By) }
+
+// Is reports whether the cause is that a person ends the turn.
+func (Cut) Is(target error) bool { return target == ErrAborted }
+
 // Journal is the part of the registry's TurnService that a turn needs.
 type Journal interface {
 	BeginTurn(ctx context.Context, in *registrypb.BeginTurnRequest, opts ...grpc.CallOption) (*registrypb.BeginTurnResponse, error)
@@ -64,10 +76,12 @@ type Slot interface {
 	// GivenBack is how the claim before ended when this process gave the turn back; nil: it
 	// did not.
 	GivenBack() *registrypb.FailedTry
+	// Queue says what becomes of the events of the conversation that come meanwhile.
+	Queue(mode registrypb.QueueMode)
 	// Collect returns the events that wait behind this one and are to be merged into
-	// it; Steer those that came since and are to be merged now. The mode of the queue
-	// decides which of the two ever returns any.
-	Collect() []*registrypb.Member
+	// it, and how many of all, from this one on, waited beyond the cap of the queue; Steer
+	// those that came since and are to be merged now.
+	Collect() (members []*registrypb.Member, short int)
 	Steer() []*registrypb.Member
 	// Background reserves the place of background work that follows the turn. There is
 	// one for each conversation: nil when an earlier turn's is not over, too many are, or
@@ -110,6 +124,10 @@ type Driver struct {
 	Sessions *session.Writer
 	// Tools are those that turns may offer.
 	Tools *toolset.Tools
+	// Media has the images of results; nil: models get none.
+	Media Media
+	// Commands carries out commands that the registry does not.
+	Commands Commands
 	// Sources make prompts.
 	Sources prompt.Sources
 	Trace   *tracing.Tracer // nil: no traces
@@ -122,6 +140,8 @@ type Work struct {
 	AgentID, ThreadID, Key string
 	InboxID                int64
 	Source                 string
+	// FromOwner: an owner of the home wrote the command that the event is.
+	FromOwner bool
 	// Fence is resource=token, for the environment of tools.
 	Fence string
 	// Check returns nil while the lease is trusted.
@@ -188,6 +208,10 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		}
 		switch begun.GetOutcome() {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO:
+			w.Slot.Queue(begun.GetConfig().GetQueueMode())
+			if begun.GetCommand() != nil {
+				return t.command(ctx, begun)
+			}
 			if err := t.claim(ctx, begun); err != nil {
 				return Result{}, err
 			}

@@ -46,8 +46,10 @@ type turn struct {
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
-	requests *window.Requests // set with found
-	later    *laterDigest     // follows the turn
+	sent     sent              // the newest prompt
+	images   map[string][]byte // of the last request, by hash
+	requests *window.Requests  // set with found
+	later    *laterDigest      // follows the turn
 	// unwritten are results that go with the next call to the journal.
 	unwritten []*registrypb.Step
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/compact"
 	"github.com/theclaw/agents/services/runner/internal/memory"
@@ -15,6 +16,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // Requests makes the requests of one claimed turn. It belongs to one goroutine.
@@ -85,7 +87,7 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 	s := prompt.Scope{
 		ReplyContext: claim.GetReplyContext(), Tools: tools,
 		ContextWindow: ContextWindow(c.GetContextWindow(), m), MaxOutput: c.GetMaxOutputTokens(),
-		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off", Hosts: c.GetNetworkHosts(),
+		Workdir: toolset.Seen(c), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off", Hosts: c.GetNetworkHosts(),
 		Inbound:  event(claim.GetInbound()),
 		Digested: memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}
@@ -95,6 +97,10 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 	}
 	s.Tail = make([]prompt.Event, 0, len(claim.GetTail()))
 	for _, e := range claim.GetTail() {
+		if e.GetType() == thread.TypeRecord {
+			s.Context = append(s.Context, event(e))
+			continue
+		}
 		s.Tail = append(s.Tail, event(e))
 	}
 	for _, u := range claim.GetUnanswered() {

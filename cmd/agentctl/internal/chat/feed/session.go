@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -127,6 +128,28 @@ func (s *Source) Thinking(ctx context.Context, at Place, want string) tea.Cmd {
 			return "", err
 		}
 		return "thinking: " + want + ", from the next message on, in this conversation", nil
+	})
+}
+
+// Elevated shows which commands may ask to run outside of the sandbox in this conversation, or sets it.
+func (s *Source) Elevated(ctx context.Context, at Place, want string) tea.Cmd {
+	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		if want == "" {
+			found, _, err := s.session(ctx, at)
+			if err != nil {
+				return "", err
+			}
+			return "elevated: " + cmp.Or(found.GetOverrides().GetElevated(), "as the settings of "+s.Agent+" say") +
+				"\nto change it: /elevated off, on, ask or full; /elevated default: as the settings say", nil
+		}
+		value := want
+		if want == asAgent {
+			value = ""
+		}
+		if err := s.patch(ctx, at, func(r *registry.PatchSessionRequest) { r.Elevated = &value }); err != nil {
+			return "", err
+		}
+		return "elevated: " + want + ", from the next message on, in this conversation", nil
 	})
 }
 

@@ -149,6 +149,9 @@ const (
 	PruneKind_PRUNE_KIND_LINES PruneKind = 3
 	// PRUNE_KIND_LOGS are rotated parts of logs.
 	PruneKind_PRUNE_KIND_LOGS PruneKind = 4
+	// PRUNE_KIND_MEDIA are media that no event younger than older_than and no stored result of
+	// a step refers to.
+	PruneKind_PRUNE_KIND_MEDIA PruneKind = 5
 )
 
 // Enum value maps for PruneKind.
@@ -159,6 +162,7 @@ var (
 		2: "PRUNE_KIND_KEYS",
 		3: "PRUNE_KIND_LINES",
 		4: "PRUNE_KIND_LOGS",
+		5: "PRUNE_KIND_MEDIA",
 	}
 	PruneKind_value = map[string]int32{
 		"PRUNE_KIND_UNSPECIFIED": 0,
@@ -166,6 +170,7 @@ var (
 		"PRUNE_KIND_KEYS":        2,
 		"PRUNE_KIND_LINES":       3,
 		"PRUNE_KIND_LOGS":        4,
+		"PRUNE_KIND_MEDIA":       5,
 	}
 )
 
@@ -2919,13 +2924,14 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x18AGENT_HEALTH_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_HEALTH_OK\x10\x01\x12\x19\n" +
 	"\x15AGENT_HEALTH_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13AGENT_HEALTH_FAILED\x10\x03*\x7f\n" +
+	"\x13AGENT_HEALTH_FAILED\x10\x03*\x95\x01\n" +
 	"\tPruneKind\x12\x1a\n" +
 	"\x16PRUNE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PRUNE_KIND_RESULTS\x10\x01\x12\x13\n" +
 	"\x0fPRUNE_KIND_KEYS\x10\x02\x12\x14\n" +
 	"\x10PRUNE_KIND_LINES\x10\x03\x12\x13\n" +
-	"\x0fPRUNE_KIND_LOGS\x10\x042\x99\x0e\n" +
+	"\x0fPRUNE_KIND_LOGS\x10\x04\x12\x14\n" +
+	"\x10PRUNE_KIND_MEDIA\x10\x052\x99\x0e\n" +
 	"\fAgentService\x12`\n" +
 	"\vCreateAgent\x12'.theclaw.registry.v1.CreateAgentRequest\x1a(.theclaw.registry.v1.CreateAgentResponse\x12W\n" +
 	"\bGetAgent\x12$.theclaw.registry.v1.GetAgentRequest\x1a%.theclaw.registry.v1.GetAgentResponse\x12]\n" +

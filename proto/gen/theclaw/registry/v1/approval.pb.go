@@ -639,7 +639,9 @@ type Approval struct {
 	// decision is the answer; unspecified: none.
 	Decision ApprovalDecision `protobuf:"varint,17,opt,name=decision,proto3,enum=theclaw.registry.v1.ApprovalDecision" json:"decision,omitempty"`
 	// by is who answered; empty when no one did.
-	By            string `protobuf:"bytes,18,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,18,opt,name=by,proto3" json:"by,omitempty"`
+	// ended_at is when it was answered, or ended without an answer; missing while it waits.
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -798,6 +800,13 @@ func (x *Approval) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *Approval) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
 }
 
 // RequestApprovalRequest is a question.
@@ -1460,7 +1469,7 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x04json\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\x04json\x12!\n" +
 	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\aversion\"1\n" +
 	"\x15SetExecPolicyResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"\x95\x05\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"\xcc\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x19\n" +
@@ -1482,7 +1491,8 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\bpatterns\x18\x0f \x03(\v2\x1e.theclaw.registry.v1.ExecEntryR\bpatterns\x12\x1a\n" +
 	"\bexternal\x18\x10 \x01(\bR\bexternal\x12A\n" +
 	"\bdecision\x18\x11 \x01(\x0e2%.theclaw.registry.v1.ApprovalDecisionR\bdecision\x12\x0e\n" +
-	"\x02by\x18\x12 \x01(\tR\x02by\"\xfe\x04\n" +
+	"\x02by\x18\x12 \x01(\tR\x02by\x125\n" +
+	"\bended_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xfe\x04\n" +
 	"\x16RequestApprovalRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -1608,34 +1618,35 @@ var file_theclaw_registry_v1_approval_proto_depIdxs = []int32{
 	0,  // 5: theclaw.registry.v1.Approval.kind:type_name -> theclaw.registry.v1.ApprovalKind
 	4,  // 6: theclaw.registry.v1.Approval.patterns:type_name -> theclaw.registry.v1.ExecEntry
 	1,  // 7: theclaw.registry.v1.Approval.decision:type_name -> theclaw.registry.v1.ApprovalDecision
-	21, // 8: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
-	12, // 9: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
-	0,  // 10: theclaw.registry.v1.RequestApprovalRequest.kind:type_name -> theclaw.registry.v1.ApprovalKind
-	4,  // 11: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
-	22, // 12: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
-	10, // 13: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	2,  // 14: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
-	10, // 15: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
-	10, // 16: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
-	1,  // 17: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
-	10, // 18: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	11, // 19: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
-	14, // 20: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
-	16, // 21: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
-	18, // 22: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
-	6,  // 23: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
-	8,  // 24: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
-	13, // 25: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
-	15, // 26: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
-	17, // 27: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
-	19, // 28: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
-	7,  // 29: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
-	9,  // 30: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
-	25, // [25:31] is the sub-list for method output_type
-	19, // [19:25] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	20, // 8: theclaw.registry.v1.Approval.ended_at:type_name -> google.protobuf.Timestamp
+	21, // 9: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
+	12, // 10: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
+	0,  // 11: theclaw.registry.v1.RequestApprovalRequest.kind:type_name -> theclaw.registry.v1.ApprovalKind
+	4,  // 12: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	22, // 13: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
+	10, // 14: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	2,  // 15: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
+	10, // 16: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
+	10, // 17: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
+	1,  // 18: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
+	10, // 19: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	11, // 20: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
+	14, // 21: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
+	16, // 22: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
+	18, // 23: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
+	6,  // 24: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
+	8,  // 25: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
+	13, // 26: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
+	15, // 27: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
+	17, // 28: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
+	19, // 29: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
+	7,  // 30: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
+	9,  // 31: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
+	26, // [26:32] is the sub-list for method output_type
+	20, // [20:26] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_approval_proto_init() }

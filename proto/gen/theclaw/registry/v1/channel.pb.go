@@ -24,6 +24,128 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PairingState is what was decided about a person.
+type PairingState int32
+
+const (
+	// PAIRING_STATE_UNSPECIFIED is not used.
+	PairingState_PAIRING_STATE_UNSPECIFIED PairingState = 0
+	// PAIRING_STATE_PENDING has a code and waits for a decision.
+	PairingState_PAIRING_STATE_PENDING PairingState = 1
+	// PAIRING_STATE_APPROVED may write.
+	PairingState_PAIRING_STATE_APPROVED PairingState = 2
+	// PAIRING_STATE_DENIED was refused; the person may ask again.
+	PairingState_PAIRING_STATE_DENIED PairingState = 3
+	// PAIRING_STATE_BLOCKED may not write and gets no answer.
+	PairingState_PAIRING_STATE_BLOCKED PairingState = 4
+)
+
+// Enum value maps for PairingState.
+var (
+	PairingState_name = map[int32]string{
+		0: "PAIRING_STATE_UNSPECIFIED",
+		1: "PAIRING_STATE_PENDING",
+		2: "PAIRING_STATE_APPROVED",
+		3: "PAIRING_STATE_DENIED",
+		4: "PAIRING_STATE_BLOCKED",
+	}
+	PairingState_value = map[string]int32{
+		"PAIRING_STATE_UNSPECIFIED": 0,
+		"PAIRING_STATE_PENDING":     1,
+		"PAIRING_STATE_APPROVED":    2,
+		"PAIRING_STATE_DENIED":      3,
+		"PAIRING_STATE_BLOCKED":     4,
+	}
+)
+
+func (x PairingState) Enum() *PairingState {
+	p := new(PairingState)
+	*p = x
+	return p
+}
+
+func (x PairingState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PairingState) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_channel_proto_enumTypes[0].Descriptor()
+}
+
+func (PairingState) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_channel_proto_enumTypes[0]
+}
+
+func (x PairingState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PairingState.Descriptor instead.
+func (PairingState) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{0}
+}
+
+// PairingDecision is what is decided about a person.
+type PairingDecision int32
+
+const (
+	// PAIRING_DECISION_UNSPECIFIED is not used.
+	PairingDecision_PAIRING_DECISION_UNSPECIFIED PairingDecision = 0
+	// PAIRING_DECISION_APPROVE lets the person write.
+	PairingDecision_PAIRING_DECISION_APPROVE PairingDecision = 1
+	// PAIRING_DECISION_DENY refuses the request.
+	PairingDecision_PAIRING_DECISION_DENY PairingDecision = 2
+	// PAIRING_DECISION_BLOCK refuses the person from now on, without an answer.
+	PairingDecision_PAIRING_DECISION_BLOCK PairingDecision = 3
+	// PAIRING_DECISION_REVOKE forgets what was decided: the person is a stranger again.
+	PairingDecision_PAIRING_DECISION_REVOKE PairingDecision = 4
+)
+
+// Enum value maps for PairingDecision.
+var (
+	PairingDecision_name = map[int32]string{
+		0: "PAIRING_DECISION_UNSPECIFIED",
+		1: "PAIRING_DECISION_APPROVE",
+		2: "PAIRING_DECISION_DENY",
+		3: "PAIRING_DECISION_BLOCK",
+		4: "PAIRING_DECISION_REVOKE",
+	}
+	PairingDecision_value = map[string]int32{
+		"PAIRING_DECISION_UNSPECIFIED": 0,
+		"PAIRING_DECISION_APPROVE":     1,
+		"PAIRING_DECISION_DENY":        2,
+		"PAIRING_DECISION_BLOCK":       3,
+		"PAIRING_DECISION_REVOKE":      4,
+	}
+)
+
+func (x PairingDecision) Enum() *PairingDecision {
+	p := new(PairingDecision)
+	*p = x
+	return p
+}
+
+func (x PairingDecision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PairingDecision) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_channel_proto_enumTypes[1].Descriptor()
+}
+
+func (PairingDecision) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_channel_proto_enumTypes[1]
+}
+
+func (x PairingDecision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PairingDecision.Descriptor instead.
+func (PairingDecision) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{1}
+}
+
 // AcceptOutcome is what became of a message.
 type AcceptOutcome int32
 
@@ -38,6 +160,10 @@ const (
 	AcceptOutcome_ACCEPT_OUTCOME_REFUSED AcceptOutcome = 3
 	// ACCEPT_OUTCOME_LATER was not stored and may be sent again.
 	AcceptOutcome_ACCEPT_OUTCOME_LATER AcceptOutcome = 4
+	// ACCEPT_OUTCOME_CONTEXT was added to its conversation and starts no turn.
+	AcceptOutcome_ACCEPT_OUTCOME_CONTEXT AcceptOutcome = 5
+	// ACCEPT_OUTCOME_PAIR was not stored: the person is a stranger, and was given a code.
+	AcceptOutcome_ACCEPT_OUTCOME_PAIR AcceptOutcome = 6
 )
 
 // Enum value maps for AcceptOutcome.
@@ -48,6 +174,8 @@ var (
 		2: "ACCEPT_OUTCOME_DUPLICATE",
 		3: "ACCEPT_OUTCOME_REFUSED",
 		4: "ACCEPT_OUTCOME_LATER",
+		5: "ACCEPT_OUTCOME_CONTEXT",
+		6: "ACCEPT_OUTCOME_PAIR",
 	}
 	AcceptOutcome_value = map[string]int32{
 		"ACCEPT_OUTCOME_UNSPECIFIED": 0,
@@ -55,6 +183,8 @@ var (
 		"ACCEPT_OUTCOME_DUPLICATE":   2,
 		"ACCEPT_OUTCOME_REFUSED":     3,
 		"ACCEPT_OUTCOME_LATER":       4,
+		"ACCEPT_OUTCOME_CONTEXT":     5,
+		"ACCEPT_OUTCOME_PAIR":        6,
 	}
 )
 
@@ -69,11 +199,11 @@ func (x AcceptOutcome) String() string {
 }
 
 func (AcceptOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_channel_proto_enumTypes[0].Descriptor()
+	return file_theclaw_registry_v1_channel_proto_enumTypes[2].Descriptor()
 }
 
 func (AcceptOutcome) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_channel_proto_enumTypes[0]
+	return &file_theclaw_registry_v1_channel_proto_enumTypes[2]
 }
 
 func (x AcceptOutcome) Number() protoreflect.EnumNumber {
@@ -82,7 +212,603 @@ func (x AcceptOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AcceptOutcome.Descriptor instead.
 func (AcceptOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{2}
+}
+
+// GetCursorRequest names a cursor.
+type GetCursorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// account is its name in the settings.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// identity of the account at its platform, such as the id of a bot: another one
+	// begins without a cursor.
+	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// name of the cursor, such as updates.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCursorRequest) Reset() {
+	*x = GetCursorRequest{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCursorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCursorRequest) ProtoMessage() {}
+
+func (x *GetCursorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCursorRequest.ProtoReflect.Descriptor instead.
+func (*GetCursorRequest) Descriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetCursorRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *GetCursorRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *GetCursorRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// GetCursorResponse has its value.
+type GetCursorResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// value that was stored; empty: none.
+	Value         string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCursorResponse) Reset() {
+	*x = GetCursorResponse{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCursorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCursorResponse) ProtoMessage() {}
+
+func (x *GetCursorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCursorResponse.ProtoReflect.Descriptor instead.
+func (*GetCursorResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetCursorResponse) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// PutCursorRequest stores a cursor.
+type PutCursorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// account, identity and name as in GetCursorRequest.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// identity of the account at its platform.
+	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// name of the cursor.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// value to store, at most 4 KiB.
+	Value         string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutCursorRequest) Reset() {
+	*x = PutCursorRequest{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutCursorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutCursorRequest) ProtoMessage() {}
+
+func (x *PutCursorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutCursorRequest.ProtoReflect.Descriptor instead.
+func (*PutCursorRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PutCursorRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *PutCursorRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *PutCursorRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PutCursorRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// PutCursorResponse is empty.
+type PutCursorResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutCursorResponse) Reset() {
+	*x = PutCursorResponse{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutCursorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutCursorResponse) ProtoMessage() {}
+
+func (x *PutCursorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutCursorResponse.ProtoReflect.Descriptor instead.
+func (*PutCursorResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{3}
+}
+
+// Pairing is a person who asked to write to an account.
+type Pairing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// account is its name in the settings.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// type of the account.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// peer_id of the person at the platform.
+	PeerId string `protobuf:"bytes,3,opt,name=peer_id,json=peerId,proto3" json:"peer_id,omitempty"`
+	// peer_name as the person gave it.
+	PeerName string `protobuf:"bytes,4,opt,name=peer_name,json=peerName,proto3" json:"peer_name,omitempty"`
+	// state of it.
+	State PairingState `protobuf:"varint,5,opt,name=state,proto3,enum=theclaw.registry.v1.PairingState" json:"state,omitempty"`
+	// owner means that the person was made an owner with the approval.
+	Owner bool `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	// by is who decided: empty for a caller of the API, else the address of an owner.
+	By string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	// at is when it was asked for or decided.
+	At *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	// expires is when the code of a pending one ends.
+	Expires *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires,proto3" json:"expires,omitempty"`
+	// messages that were not stored since the person asked.
+	Messages      int64 `protobuf:"varint,10,opt,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pairing) Reset() {
+	*x = Pairing{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pairing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pairing) ProtoMessage() {}
+
+func (x *Pairing) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pairing.ProtoReflect.Descriptor instead.
+func (*Pairing) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Pairing) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Pairing) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Pairing) GetPeerId() string {
+	if x != nil {
+		return x.PeerId
+	}
+	return ""
+}
+
+func (x *Pairing) GetPeerName() string {
+	if x != nil {
+		return x.PeerName
+	}
+	return ""
+}
+
+func (x *Pairing) GetState() PairingState {
+	if x != nil {
+		return x.State
+	}
+	return PairingState_PAIRING_STATE_UNSPECIFIED
+}
+
+func (x *Pairing) GetOwner() bool {
+	if x != nil {
+		return x.Owner
+	}
+	return false
+}
+
+func (x *Pairing) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Pairing) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Pairing) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+func (x *Pairing) GetMessages() int64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+// ListPairingsRequest filters pairings.
+type ListPairingsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// account; empty: of all.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// state; unspecified: all.
+	State         PairingState `protobuf:"varint,2,opt,name=state,proto3,enum=theclaw.registry.v1.PairingState" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPairingsRequest) Reset() {
+	*x = ListPairingsRequest{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPairingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPairingsRequest) ProtoMessage() {}
+
+func (x *ListPairingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPairingsRequest.ProtoReflect.Descriptor instead.
+func (*ListPairingsRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListPairingsRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ListPairingsRequest) GetState() PairingState {
+	if x != nil {
+		return x.State
+	}
+	return PairingState_PAIRING_STATE_UNSPECIFIED
+}
+
+// ListPairingsResponse has them, pending ones first, then the newest first.
+type ListPairingsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pairings that match; at most 1000.
+	Pairings      []*Pairing `protobuf:"bytes,1,rep,name=pairings,proto3" json:"pairings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPairingsResponse) Reset() {
+	*x = ListPairingsResponse{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPairingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPairingsResponse) ProtoMessage() {}
+
+func (x *ListPairingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPairingsResponse.ProtoReflect.Descriptor instead.
+func (*ListPairingsResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListPairingsResponse) GetPairings() []*Pairing {
+	if x != nil {
+		return x.Pairings
+	}
+	return nil
+}
+
+// ResolvePairingRequest decides about the person of a code, or of an account.
+type ResolvePairingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// code that the person was sent; empty: account and peer_id name the person.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// account is its name in the settings.
+	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// peer_id of the person at the platform.
+	PeerId string `protobuf:"bytes,3,opt,name=peer_id,json=peerId,proto3" json:"peer_id,omitempty"`
+	// decision about the person.
+	Decision PairingDecision `protobuf:"varint,4,opt,name=decision,proto3,enum=theclaw.registry.v1.PairingDecision" json:"decision,omitempty"`
+	// owner makes the person an owner too (APPROVE); only callers with the role owner.
+	Owner bool `protobuf:"varint,5,opt,name=owner,proto3" json:"owner,omitempty"`
+	// share_main accepts that the person reads and continues the conversation of others.
+	ShareMain bool `protobuf:"varint,6,opt,name=share_main,json=shareMain,proto3" json:"share_main,omitempty"`
+	// by is the address (type:peer) of the owner who decided in a chat. The gateway sets
+	// it, and the registry checks that it is an owner; empty: the caller decides.
+	By            string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvePairingRequest) Reset() {
+	*x = ResolvePairingRequest{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvePairingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvePairingRequest) ProtoMessage() {}
+
+func (x *ResolvePairingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvePairingRequest.ProtoReflect.Descriptor instead.
+func (*ResolvePairingRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ResolvePairingRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *ResolvePairingRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ResolvePairingRequest) GetPeerId() string {
+	if x != nil {
+		return x.PeerId
+	}
+	return ""
+}
+
+func (x *ResolvePairingRequest) GetDecision() PairingDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return PairingDecision_PAIRING_DECISION_UNSPECIFIED
+}
+
+func (x *ResolvePairingRequest) GetOwner() bool {
+	if x != nil {
+		return x.Owner
+	}
+	return false
+}
+
+func (x *ResolvePairingRequest) GetShareMain() bool {
+	if x != nil {
+		return x.ShareMain
+	}
+	return false
+}
+
+func (x *ResolvePairingRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// ResolvePairingResponse has the pairing as it is now.
+type ResolvePairingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pairing as it is now; after REVOKE as it was.
+	Pairing       *Pairing `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvePairingResponse) Reset() {
+	*x = ResolvePairingResponse{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvePairingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvePairingResponse) ProtoMessage() {}
+
+func (x *ResolvePairingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvePairingResponse.ProtoReflect.Descriptor instead.
+func (*ResolvePairingResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ResolvePairingResponse) GetPairing() *Pairing {
+	if x != nil {
+		return x.Pairing
+	}
+	return nil
 }
 
 // ReplyTo is the message that another one answers.
@@ -100,7 +826,7 @@ type ReplyTo struct {
 
 func (x *ReplyTo) Reset() {
 	*x = ReplyTo{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -112,7 +838,7 @@ func (x *ReplyTo) String() string {
 func (*ReplyTo) ProtoMessage() {}
 
 func (x *ReplyTo) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -125,7 +851,7 @@ func (x *ReplyTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyTo.ProtoReflect.Descriptor instead.
 func (*ReplyTo) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReplyTo) GetId() string {
@@ -180,14 +906,23 @@ type InboundMessage struct {
 	// sent_at as the platform says; a time in the future counts as now.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	// message_id as the platform gave it.
-	MessageId     string `protobuf:"bytes,14,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	MessageId string `protobuf:"bytes,14,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// bot means that a program wrote it, as the platform says.
+	Bot bool `protobuf:"varint,15,opt,name=bot,proto3" json:"bot,omitempty"`
+	// edit_of is the key of the message that this one is a later version of.
+	EditOf string `protobuf:"bytes,16,opt,name=edit_of,json=editOf,proto3" json:"edit_of,omitempty"`
+	// attachments of it.
+	Attachments []*Attachment `protobuf:"bytes,17,rep,name=attachments,proto3" json:"attachments,omitempty"`
+	// command that it is; unset: it is a message. What the gateway itself answers is only
+	// checked (AcceptMessagesRequest.check).
+	Command       *ChatCommand `protobuf:"bytes,18,opt,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InboundMessage) Reset() {
 	*x = InboundMessage{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +934,7 @@ func (x *InboundMessage) String() string {
 func (*InboundMessage) ProtoMessage() {}
 
 func (x *InboundMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +947,7 @@ func (x *InboundMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundMessage.ProtoReflect.Descriptor instead.
 func (*InboundMessage) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InboundMessage) GetKey() string {
@@ -313,20 +1048,143 @@ func (x *InboundMessage) GetMessageId() string {
 	return ""
 }
 
+func (x *InboundMessage) GetBot() bool {
+	if x != nil {
+		return x.Bot
+	}
+	return false
+}
+
+func (x *InboundMessage) GetEditOf() string {
+	if x != nil {
+		return x.EditOf
+	}
+	return ""
+}
+
+func (x *InboundMessage) GetAttachments() []*Attachment {
+	if x != nil {
+		return x.Attachments
+	}
+	return nil
+}
+
+func (x *InboundMessage) GetCommand() *ChatCommand {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+// Attachment is a file of a message.
+type Attachment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// type is image, audio, voice, video or file.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// mime is the type of the data, such as image/png; empty: unknown.
+	Mime string `protobuf:"bytes,2,opt,name=mime,proto3" json:"mime,omitempty"`
+	// name of the file, without a directory and control characters.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// size of the data in bytes; 0: unknown.
+	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// sha256 of the data in hex, which WriteMedia has stored for the agent; empty: they are
+	// not there, for the reason in error.
+	Sha256 string `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// error is why the data are not there.
+	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attachment) Reset() {
+	*x = Attachment{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attachment) ProtoMessage() {}
+
+func (x *Attachment) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
+func (*Attachment) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Attachment) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Attachment) GetMime() string {
+	if x != nil {
+		return x.Mime
+	}
+	return ""
+}
+
+func (x *Attachment) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Attachment) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Attachment) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *Attachment) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // AcceptMessagesRequest has messages of one account.
 type AcceptMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// account is its name in the settings.
 	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
 	// messages: 1 to 100.
-	Messages      []*InboundMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*InboundMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// check answers what would become of the messages, and stores nothing: neither them nor
+	// that a person asked to be let in. ids, keys and codes are empty.
+	Check         bool `protobuf:"varint,3,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcceptMessagesRequest) Reset() {
 	*x = AcceptMessagesRequest{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +1196,7 @@ func (x *AcceptMessagesRequest) String() string {
 func (*AcceptMessagesRequest) ProtoMessage() {}
 
 func (x *AcceptMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +1209,7 @@ func (x *AcceptMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptMessagesRequest.ProtoReflect.Descriptor instead.
 func (*AcceptMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AcceptMessagesRequest) GetAccount() string {
@@ -368,6 +1226,13 @@ func (x *AcceptMessagesRequest) GetMessages() []*InboundMessage {
 	return nil
 }
 
+func (x *AcceptMessagesRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
+}
+
 // AcceptedMessage is the outcome of one message.
 type AcceptedMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -382,21 +1247,27 @@ type AcceptedMessage struct {
 	// session_key of its conversation (ACCEPTED, DUPLICATE).
 	SessionKey string `protobuf:"bytes,5,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
 	// reason it was refused for, as in the errors: PEER_REFUSED, ROUTE_BROKEN,
-	// SOURCE_FORBIDDEN, QUOTA_EXCEEDED (REFUSED, LATER).
+	// SOURCE_FORBIDDEN, COMMAND_FORBIDDEN, QUOTA_EXCEEDED (REFUSED, LATER).
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// message for people (REFUSED, LATER).
 	Message string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	// retry_after is when to send it again (LATER).
 	RetryAfter *durationpb.Duration `protobuf:"bytes,8,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// thread_id of its conversation (ACCEPTED, DUPLICATE).
-	ThreadId      string `protobuf:"bytes,9,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	ThreadId string `protobuf:"bytes,9,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// code to send to the person, who gives it to an owner (PAIR).
+	Code string `protobuf:"bytes,10,opt,name=code,proto3" json:"code,omitempty"`
+	// notify means that the person is to be answered (PAIR, REFUSED, LATER).
+	Notify bool `protobuf:"varint,11,opt,name=notify,proto3" json:"notify,omitempty"`
+	// owner means that an owner of the home wrote it (ACCEPTED with check).
+	Owner         bool `protobuf:"varint,12,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcceptedMessage) Reset() {
 	*x = AcceptedMessage{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +1279,7 @@ func (x *AcceptedMessage) String() string {
 func (*AcceptedMessage) ProtoMessage() {}
 
 func (x *AcceptedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +1292,7 @@ func (x *AcceptedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedMessage.ProtoReflect.Descriptor instead.
 func (*AcceptedMessage) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AcceptedMessage) GetOutcome() AcceptOutcome {
@@ -487,6 +1358,27 @@ func (x *AcceptedMessage) GetThreadId() string {
 	return ""
 }
 
+func (x *AcceptedMessage) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AcceptedMessage) GetNotify() bool {
+	if x != nil {
+		return x.Notify
+	}
+	return false
+}
+
+func (x *AcceptedMessage) GetOwner() bool {
+	if x != nil {
+		return x.Owner
+	}
+	return false
+}
+
 // AcceptMessagesResponse has an outcome for each message.
 type AcceptMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -498,7 +1390,7 @@ type AcceptMessagesResponse struct {
 
 func (x *AcceptMessagesResponse) Reset() {
 	*x = AcceptMessagesResponse{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +1402,7 @@ func (x *AcceptMessagesResponse) String() string {
 func (*AcceptMessagesResponse) ProtoMessage() {}
 
 func (x *AcceptMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +1415,7 @@ func (x *AcceptMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptMessagesResponse.ProtoReflect.Descriptor instead.
 func (*AcceptMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AcceptMessagesResponse) GetResults() []*AcceptedMessage {
@@ -537,11 +1429,56 @@ var File_theclaw_registry_v1_channel_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\n" +
-	"!theclaw/registry/v1/channel.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n" +
+	"!theclaw/registry/v1/channel.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a theclaw/registry/v1/thread.proto\"\x7f\n" +
+	"\x10GetCursorRequest\x12#\n" +
+	"\aaccount\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aaccount\x12&\n" +
+	"\bidentity\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bidentity\x12\x1e\n" +
+	"\x04name\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\")\n" +
+	"\x11GetCursorResponse\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\tR\x05value\"\x9f\x01\n" +
+	"\x10PutCursorRequest\x12#\n" +
+	"\aaccount\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aaccount\x12&\n" +
+	"\bidentity\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bidentity\x12\x1e\n" +
+	"\x04name\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x12\x1e\n" +
+	"\x05value\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x05value\"\x13\n" +
+	"\x11PutCursorResponse\"\xca\x02\n" +
+	"\aPairing\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x17\n" +
+	"\apeer_id\x18\x03 \x01(\tR\x06peerId\x12\x1b\n" +
+	"\tpeer_name\x18\x04 \x01(\tR\bpeerName\x127\n" +
+	"\x05state\x18\x05 \x01(\x0e2!.theclaw.registry.v1.PairingStateR\x05state\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\bR\x05owner\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x124\n" +
+	"\aexpires\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1a\n" +
+	"\bmessages\x18\n" +
+	" \x01(\x03R\bmessages\"q\n" +
+	"\x13ListPairingsRequest\x12!\n" +
+	"\aaccount\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aaccount\x127\n" +
+	"\x05state\x18\x02 \x01(\x0e2!.theclaw.registry.v1.PairingStateR\x05state\"P\n" +
+	"\x14ListPairingsResponse\x128\n" +
+	"\bpairings\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.PairingR\bpairings\"\x97\x02\n" +
+	"\x15ResolvePairingRequest\x12\x1b\n" +
+	"\x04code\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04code\x12!\n" +
+	"\aaccount\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aaccount\x12!\n" +
+	"\apeer_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x06peerId\x12L\n" +
+	"\bdecision\x18\x04 \x01(\x0e2$.theclaw.registry.v1.PairingDecisionB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bdecision\x12\x14\n" +
+	"\x05owner\x18\x05 \x01(\bR\x05owner\x12\x1d\n" +
+	"\n" +
+	"share_main\x18\x06 \x01(\bR\tshareMain\x12\x18\n" +
+	"\x02by\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xc0@R\x02by\"P\n" +
+	"\x16ResolvePairingResponse\x126\n" +
+	"\apairing\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.PairingR\apairing\"U\n" +
 	"\aReplyTo\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x02id\x12\x1c\n" +
 	"\x04text\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x04text\x12\x12\n" +
-	"\x04mine\x18\x03 \x01(\bR\x04mine\"\xc5\x04\n" +
+	"\x04mine\x18\x03 \x01(\bR\x04mine\"\x83\x06\n" +
 	"\x0eInboundMessage\x12\x1c\n" +
 	"\x03key\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x03key\x12-\n" +
@@ -562,11 +1499,25 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\breply_to\x18\f \x01(\v2\x1c.theclaw.registry.v1.ReplyToR\areplyTo\x123\n" +
 	"\asent_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06sentAt\x12'\n" +
 	"\n" +
-	"message_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tmessageId\"\x89\x01\n" +
+	"message_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tmessageId\x12\x10\n" +
+	"\x03bot\x18\x0f \x01(\bR\x03bot\x12!\n" +
+	"\aedit_of\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06editOf\x12K\n" +
+	"\vattachments\x18\x11 \x03(\v2\x1f.theclaw.registry.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10\n" +
+	"R\vattachments\x12:\n" +
+	"\acommand\x18\x12 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\"\xf3\x01\n" +
+	"\n" +
+	"Attachment\x12;\n" +
+	"\x04type\x18\x01 \x01(\tB'\xbaH$r\"R\x05imageR\x05audioR\x05voiceR\x05videoR\x04fileR\x04type\x12\x1b\n" +
+	"\x04mime\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18\x7fR\x04mime\x12\x1c\n" +
+	"\x04name\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x04name\x12\x1b\n" +
+	"\x04size\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x120\n" +
+	"\x06sha256\x18\x05 \x01(\tB\x18\xbaH\x15r\x132\x11^([0-9a-f]{64})?$R\x06sha256\x12\x1e\n" +
+	"\x05error\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05error\"\x9f\x01\n" +
 	"\x15AcceptMessagesRequest\x12#\n" +
 	"\aaccount\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aaccount\x12K\n" +
 	"\bmessages\x18\x02 \x03(\v2#.theclaw.registry.v1.InboundMessageB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bmessages\"\xc8\x02\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bmessages\x12\x14\n" +
+	"\x05check\x18\x03 \x01(\bR\x05check\"\x8a\x03\n" +
 	"\x0fAcceptedMessage\x12<\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\".theclaw.registry.v1.AcceptOutcomeR\aoutcome\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x19\n" +
@@ -578,17 +1529,39 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\amessage\x18\a \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\b \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x1b\n" +
-	"\tthread_id\x18\t \x01(\tR\bthreadId\"X\n" +
+	"\tthread_id\x18\t \x01(\tR\bthreadId\x12\x12\n" +
+	"\x04code\x18\n" +
+	" \x01(\tR\x04code\x12\x16\n" +
+	"\x06notify\x18\v \x01(\bR\x06notify\x12\x14\n" +
+	"\x05owner\x18\f \x01(\bR\x05owner\"X\n" +
 	"\x16AcceptMessagesResponse\x12>\n" +
-	"\aresults\x18\x01 \x03(\v2$.theclaw.registry.v1.AcceptedMessageR\aresults*\xa0\x01\n" +
+	"\aresults\x18\x01 \x03(\v2$.theclaw.registry.v1.AcceptedMessageR\aresults*\x99\x01\n" +
+	"\fPairingState\x12\x1d\n" +
+	"\x19PAIRING_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15PAIRING_STATE_PENDING\x10\x01\x12\x1a\n" +
+	"\x16PAIRING_STATE_APPROVED\x10\x02\x12\x18\n" +
+	"\x14PAIRING_STATE_DENIED\x10\x03\x12\x19\n" +
+	"\x15PAIRING_STATE_BLOCKED\x10\x04*\xa5\x01\n" +
+	"\x0fPairingDecision\x12 \n" +
+	"\x1cPAIRING_DECISION_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18PAIRING_DECISION_APPROVE\x10\x01\x12\x19\n" +
+	"\x15PAIRING_DECISION_DENY\x10\x02\x12\x1a\n" +
+	"\x16PAIRING_DECISION_BLOCK\x10\x03\x12\x1b\n" +
+	"\x17PAIRING_DECISION_REVOKE\x10\x04*\xd5\x01\n" +
 	"\rAcceptOutcome\x12\x1e\n" +
 	"\x1aACCEPT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17ACCEPT_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n" +
 	"\x18ACCEPT_OUTCOME_DUPLICATE\x10\x02\x12\x1a\n" +
 	"\x16ACCEPT_OUTCOME_REFUSED\x10\x03\x12\x18\n" +
-	"\x14ACCEPT_OUTCOME_LATER\x10\x042{\n" +
+	"\x14ACCEPT_OUTCOME_LATER\x10\x04\x12\x1a\n" +
+	"\x16ACCEPT_OUTCOME_CONTEXT\x10\x05\x12\x17\n" +
+	"\x13ACCEPT_OUTCOME_PAIR\x10\x062\x83\x04\n" +
 	"\x0eChannelService\x12i\n" +
-	"\x0eAcceptMessages\x12*.theclaw.registry.v1.AcceptMessagesRequest\x1a+.theclaw.registry.v1.AcceptMessagesResponseB\xd9\x01\n" +
+	"\x0eAcceptMessages\x12*.theclaw.registry.v1.AcceptMessagesRequest\x1a+.theclaw.registry.v1.AcceptMessagesResponse\x12Z\n" +
+	"\tGetCursor\x12%.theclaw.registry.v1.GetCursorRequest\x1a&.theclaw.registry.v1.GetCursorResponse\x12Z\n" +
+	"\tPutCursor\x12%.theclaw.registry.v1.PutCursorRequest\x1a&.theclaw.registry.v1.PutCursorResponse\x12c\n" +
+	"\fListPairings\x12(.theclaw.registry.v1.ListPairingsRequest\x1a).theclaw.registry.v1.ListPairingsResponse\x12i\n" +
+	"\x0eResolvePairing\x12*.theclaw.registry.v1.ResolvePairingRequest\x1a+.theclaw.registry.v1.ResolvePairingResponseB\xd9\x01\n" +
 	"\x17com.theclaw.registry.v1B\fChannelProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -603,32 +1576,62 @@ func file_theclaw_registry_v1_channel_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_channel_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_registry_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_theclaw_registry_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_theclaw_registry_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_theclaw_registry_v1_channel_proto_goTypes = []any{
-	(AcceptOutcome)(0),             // 0: theclaw.registry.v1.AcceptOutcome
-	(*ReplyTo)(nil),                // 1: theclaw.registry.v1.ReplyTo
-	(*InboundMessage)(nil),         // 2: theclaw.registry.v1.InboundMessage
-	(*AcceptMessagesRequest)(nil),  // 3: theclaw.registry.v1.AcceptMessagesRequest
-	(*AcceptedMessage)(nil),        // 4: theclaw.registry.v1.AcceptedMessage
-	(*AcceptMessagesResponse)(nil), // 5: theclaw.registry.v1.AcceptMessagesResponse
-	(*timestamppb.Timestamp)(nil),  // 6: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 7: google.protobuf.Duration
+	(PairingState)(0),              // 0: theclaw.registry.v1.PairingState
+	(PairingDecision)(0),           // 1: theclaw.registry.v1.PairingDecision
+	(AcceptOutcome)(0),             // 2: theclaw.registry.v1.AcceptOutcome
+	(*GetCursorRequest)(nil),       // 3: theclaw.registry.v1.GetCursorRequest
+	(*GetCursorResponse)(nil),      // 4: theclaw.registry.v1.GetCursorResponse
+	(*PutCursorRequest)(nil),       // 5: theclaw.registry.v1.PutCursorRequest
+	(*PutCursorResponse)(nil),      // 6: theclaw.registry.v1.PutCursorResponse
+	(*Pairing)(nil),                // 7: theclaw.registry.v1.Pairing
+	(*ListPairingsRequest)(nil),    // 8: theclaw.registry.v1.ListPairingsRequest
+	(*ListPairingsResponse)(nil),   // 9: theclaw.registry.v1.ListPairingsResponse
+	(*ResolvePairingRequest)(nil),  // 10: theclaw.registry.v1.ResolvePairingRequest
+	(*ResolvePairingResponse)(nil), // 11: theclaw.registry.v1.ResolvePairingResponse
+	(*ReplyTo)(nil),                // 12: theclaw.registry.v1.ReplyTo
+	(*InboundMessage)(nil),         // 13: theclaw.registry.v1.InboundMessage
+	(*Attachment)(nil),             // 14: theclaw.registry.v1.Attachment
+	(*AcceptMessagesRequest)(nil),  // 15: theclaw.registry.v1.AcceptMessagesRequest
+	(*AcceptedMessage)(nil),        // 16: theclaw.registry.v1.AcceptedMessage
+	(*AcceptMessagesResponse)(nil), // 17: theclaw.registry.v1.AcceptMessagesResponse
+	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
+	(*ChatCommand)(nil),            // 19: theclaw.registry.v1.ChatCommand
+	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_channel_proto_depIdxs = []int32{
-	1, // 0: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
-	6, // 1: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
-	2, // 2: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
-	0, // 3: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
-	7, // 4: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
-	4, // 5: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
-	3, // 6: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
-	5, // 7: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0,  // 0: theclaw.registry.v1.Pairing.state:type_name -> theclaw.registry.v1.PairingState
+	18, // 1: theclaw.registry.v1.Pairing.at:type_name -> google.protobuf.Timestamp
+	18, // 2: theclaw.registry.v1.Pairing.expires:type_name -> google.protobuf.Timestamp
+	0,  // 3: theclaw.registry.v1.ListPairingsRequest.state:type_name -> theclaw.registry.v1.PairingState
+	7,  // 4: theclaw.registry.v1.ListPairingsResponse.pairings:type_name -> theclaw.registry.v1.Pairing
+	1,  // 5: theclaw.registry.v1.ResolvePairingRequest.decision:type_name -> theclaw.registry.v1.PairingDecision
+	7,  // 6: theclaw.registry.v1.ResolvePairingResponse.pairing:type_name -> theclaw.registry.v1.Pairing
+	12, // 7: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
+	18, // 8: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
+	14, // 9: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
+	19, // 10: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
+	13, // 11: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
+	2,  // 12: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
+	20, // 13: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
+	16, // 14: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
+	15, // 15: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
+	3,  // 16: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
+	5,  // 17: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
+	8,  // 18: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
+	10, // 19: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
+	17, // 20: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
+	4,  // 21: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
+	6,  // 22: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
+	9,  // 23: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
+	11, // 24: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_channel_proto_init() }
@@ -636,13 +1639,14 @@ func file_theclaw_registry_v1_channel_proto_init() {
 	if File_theclaw_registry_v1_channel_proto != nil {
 		return
 	}
+	file_theclaw_registry_v1_thread_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_channel_proto_rawDesc), len(file_theclaw_registry_v1_channel_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   5,
+			NumEnums:      3,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,10 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ChannelService_AcceptMessages_FullMethodName = "/theclaw.registry.v1.ChannelService/AcceptMessages"
+	ChannelService_GetCursor_FullMethodName      = "/theclaw.registry.v1.ChannelService/GetCursor"
+	ChannelService_PutCursor_FullMethodName      = "/theclaw.registry.v1.ChannelService/PutCursor"
+	ChannelService_ListPairings_FullMethodName   = "/theclaw.registry.v1.ChannelService/ListPairings"
+	ChannelService_ResolvePairing_FullMethodName = "/theclaw.registry.v1.ChannelService/ResolvePairing"
 )
 
 // ChannelServiceClient is the client API for ChannelService service.
@@ -32,8 +36,22 @@ type ChannelServiceClient interface {
 	// with an outcome of its own. A repeat of a message, by its key, answers what
 	// became of the first, also when the bindings have changed since and at another
 	// registry. What is ACCEPTED is on disk. NOT_FOUND (CHANNEL_NOT_FOUND) when the
-	// home has no such account.
+	// home has no such account. A gateway that receives for an account that connects to
+	// its platform sends the lease channel/<account> as metadata; without it, or when the
+	// lease is no longer current, ABORTED (LEASE_LOST), and nothing more is stored.
 	AcceptMessages(ctx context.Context, in *AcceptMessagesRequest, opts ...grpc.CallOption) (*AcceptMessagesResponse, error)
+	// GetCursor answers where a receiver of an account goes on; empty when nothing is
+	// stored for the account and the identity.
+	GetCursor(ctx context.Context, in *GetCursorRequest, opts ...grpc.CallOption) (*GetCursorResponse, error)
+	// PutCursor stores where a receiver of an account goes on. It needs the lease of the
+	// account as AcceptMessages does.
+	PutCursor(ctx context.Context, in *PutCursorRequest, opts ...grpc.CallOption) (*PutCursorResponse, error)
+	// ListPairings answers who asked to write to accounts, and what was decided.
+	ListPairings(ctx context.Context, in *ListPairingsRequest, opts ...grpc.CallOption) (*ListPairingsResponse, error)
+	// ResolvePairing decides about a person. NOT_FOUND (PAIRING_NOT_FOUND) when no code
+	// or person of that name waits or was decided about; FAILED_PRECONDITION
+	// (PAIRING_SHARED) when the person would share a conversation with another one.
+	ResolvePairing(ctx context.Context, in *ResolvePairingRequest, opts ...grpc.CallOption) (*ResolvePairingResponse, error)
 }
 
 type channelServiceClient struct {
@@ -54,6 +72,46 @@ func (c *channelServiceClient) AcceptMessages(ctx context.Context, in *AcceptMes
 	return out, nil
 }
 
+func (c *channelServiceClient) GetCursor(ctx context.Context, in *GetCursorRequest, opts ...grpc.CallOption) (*GetCursorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCursorResponse)
+	err := c.cc.Invoke(ctx, ChannelService_GetCursor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *channelServiceClient) PutCursor(ctx context.Context, in *PutCursorRequest, opts ...grpc.CallOption) (*PutCursorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PutCursorResponse)
+	err := c.cc.Invoke(ctx, ChannelService_PutCursor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *channelServiceClient) ListPairings(ctx context.Context, in *ListPairingsRequest, opts ...grpc.CallOption) (*ListPairingsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPairingsResponse)
+	err := c.cc.Invoke(ctx, ChannelService_ListPairings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *channelServiceClient) ResolvePairing(ctx context.Context, in *ResolvePairingRequest, opts ...grpc.CallOption) (*ResolvePairingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolvePairingResponse)
+	err := c.cc.Invoke(ctx, ChannelService_ResolvePairing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChannelServiceServer is the server API for ChannelService service.
 // All implementations must embed UnimplementedChannelServiceServer
 // for forward compatibility.
@@ -64,8 +122,22 @@ type ChannelServiceServer interface {
 	// with an outcome of its own. A repeat of a message, by its key, answers what
 	// became of the first, also when the bindings have changed since and at another
 	// registry. What is ACCEPTED is on disk. NOT_FOUND (CHANNEL_NOT_FOUND) when the
-	// home has no such account.
+	// home has no such account. A gateway that receives for an account that connects to
+	// its platform sends the lease channel/<account> as metadata; without it, or when the
+	// lease is no longer current, ABORTED (LEASE_LOST), and nothing more is stored.
 	AcceptMessages(context.Context, *AcceptMessagesRequest) (*AcceptMessagesResponse, error)
+	// GetCursor answers where a receiver of an account goes on; empty when nothing is
+	// stored for the account and the identity.
+	GetCursor(context.Context, *GetCursorRequest) (*GetCursorResponse, error)
+	// PutCursor stores where a receiver of an account goes on. It needs the lease of the
+	// account as AcceptMessages does.
+	PutCursor(context.Context, *PutCursorRequest) (*PutCursorResponse, error)
+	// ListPairings answers who asked to write to accounts, and what was decided.
+	ListPairings(context.Context, *ListPairingsRequest) (*ListPairingsResponse, error)
+	// ResolvePairing decides about a person. NOT_FOUND (PAIRING_NOT_FOUND) when no code
+	// or person of that name waits or was decided about; FAILED_PRECONDITION
+	// (PAIRING_SHARED) when the person would share a conversation with another one.
+	ResolvePairing(context.Context, *ResolvePairingRequest) (*ResolvePairingResponse, error)
 	mustEmbedUnimplementedChannelServiceServer()
 }
 
@@ -78,6 +150,18 @@ type UnimplementedChannelServiceServer struct{}
 
 func (UnimplementedChannelServiceServer) AcceptMessages(context.Context, *AcceptMessagesRequest) (*AcceptMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcceptMessages not implemented")
+}
+func (UnimplementedChannelServiceServer) GetCursor(context.Context, *GetCursorRequest) (*GetCursorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCursor not implemented")
+}
+func (UnimplementedChannelServiceServer) PutCursor(context.Context, *PutCursorRequest) (*PutCursorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutCursor not implemented")
+}
+func (UnimplementedChannelServiceServer) ListPairings(context.Context, *ListPairingsRequest) (*ListPairingsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPairings not implemented")
+}
+func (UnimplementedChannelServiceServer) ResolvePairing(context.Context, *ResolvePairingRequest) (*ResolvePairingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolvePairing not implemented")
 }
 func (UnimplementedChannelServiceServer) mustEmbedUnimplementedChannelServiceServer() {}
 func (UnimplementedChannelServiceServer) testEmbeddedByValue()                        {}
@@ -118,6 +202,78 @@ func _ChannelService_AcceptMessages_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ChannelService_GetCursor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCursorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChannelServiceServer).GetCursor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ChannelService_GetCursor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChannelServiceServer).GetCursor(ctx, req.(*GetCursorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ChannelService_PutCursor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutCursorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChannelServiceServer).PutCursor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ChannelService_PutCursor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChannelServiceServer).PutCursor(ctx, req.(*PutCursorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ChannelService_ListPairings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPairingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChannelServiceServer).ListPairings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ChannelService_ListPairings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChannelServiceServer).ListPairings(ctx, req.(*ListPairingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ChannelService_ResolvePairing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolvePairingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChannelServiceServer).ResolvePairing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ChannelService_ResolvePairing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChannelServiceServer).ResolvePairing(ctx, req.(*ResolvePairingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ChannelService_ServiceDesc is the grpc.ServiceDesc for ChannelService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -128,6 +284,22 @@ var ChannelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcceptMessages",
 			Handler:    _ChannelService_AcceptMessages_Handler,
+		},
+		{
+			MethodName: "GetCursor",
+			Handler:    _ChannelService_GetCursor_Handler,
+		},
+		{
+			MethodName: "PutCursor",
+			Handler:    _ChannelService_PutCursor_Handler,
+		},
+		{
+			MethodName: "ListPairings",
+			Handler:    _ChannelService_ListPairings_Handler,
+		},
+		{
+			MethodName: "ResolvePairing",
+			Handler:    _ChannelService_ResolvePairing_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -217,7 +217,15 @@ type ChannelConfig struct {
 	// secret is a reference, env:NAME or file:PATH, never a value.
 	Secret string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
 	// allow_private lets a webhook reach private and loopback addresses.
-	AllowPrivate  bool `protobuf:"varint,5,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
+	AllowPrivate bool `protobuf:"varint,5,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
+	// token of the account, a reference like secret.
+	Token string `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	// app_token of the account, a reference like secret.
+	AppToken string `protobuf:"bytes,7,opt,name=app_token,json=appToken,proto3" json:"app_token,omitempty"`
+	// api is the address of the platform; empty: its public one.
+	Api string `protobuf:"bytes,8,opt,name=api,proto3" json:"api,omitempty"`
+	// plugin is the socket of the program that connects the platform, unix:PATH.
+	Plugin        string `protobuf:"bytes,9,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +293,34 @@ func (x *ChannelConfig) GetAllowPrivate() bool {
 		return x.AllowPrivate
 	}
 	return false
+}
+
+func (x *ChannelConfig) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetAppToken() string {
+	if x != nil {
+		return x.AppToken
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetApi() string {
+	if x != nil {
+		return x.Api
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
 }
 
 // BeginDeliveryRequest names a thread.
@@ -400,7 +436,11 @@ type BeginDeliveryResponse struct {
 	// parts of the event that were sent before, and are not sent again.
 	Parts int32 `protobuf:"varint,12,opt,name=parts,proto3" json:"parts,omitempty"`
 	// reach is how many bytes of the text these parts hold.
-	Reach         int64 `protobuf:"varint,13,opt,name=reach,proto3" json:"reach,omitempty"`
+	Reach int64 `protobuf:"varint,13,opt,name=reach,proto3" json:"reach,omitempty"`
+	// account of the home by which the message came that event answers; unset: none.
+	// Where the agent has no outbound rules the reply goes out by it, or is not sent
+	// when it has not what its type needs for sending.
+	Account       *ChannelConfig `protobuf:"bytes,14,opt,name=account,proto3" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +564,13 @@ func (x *BeginDeliveryResponse) GetReach() int64 {
 		return x.Reach
 	}
 	return 0
+}
+
+func (x *BeginDeliveryResponse) GetAccount() *ChannelConfig {
+	if x != nil {
+		return x.Account
+	}
+	return nil
 }
 
 // FinishDeliveryRequest records a send.
@@ -1109,20 +1156,24 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\"theclaw/registry/v1/delivery.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a theclaw/registry/v1/thread.proto\x1a\x1etheclaw/registry/v1/turn.proto\"G\n" +
 	"\fOutboundRule\x12%\n" +
 	"\x0ethread_pattern\x18\x01 \x01(\tR\rthreadPattern\x12\x10\n" +
-	"\x03via\x18\x02 \x01(\tR\x03via\"\x86\x01\n" +
+	"\x03via\x18\x02 \x01(\tR\x03via\"\xe3\x01\n" +
 	"\rChannelConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x10\n" +
 	"\x03url\x18\x03 \x01(\tR\x03url\x12\x16\n" +
 	"\x06secret\x18\x04 \x01(\tR\x06secret\x12#\n" +
-	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\"\xb6\x01\n" +
+	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\x12\x14\n" +
+	"\x05token\x18\x06 \x01(\tR\x05token\x12\x1b\n" +
+	"\tapp_token\x18\a \x01(\tR\bappToken\x12\x10\n" +
+	"\x03api\x18\b \x01(\tR\x03api\x12\x16\n" +
+	"\x06plugin\x18\t \x01(\tR\x06plugin\"\xb6\x01\n" +
 	"\x14BeginDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12 \n" +
 	"\aboot_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x12\n" +
 	"\x04peek\x18\x04 \x01(\bR\x04peek\x12\x19\n" +
-	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\x94\x04\n" +
+	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\xd2\x04\n" +
 	"\x15BeginDeliveryResponse\x12C\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2).theclaw.registry.v1.BeginDeliveryOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x120\n" +
@@ -1137,7 +1188,8 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	" \x01(\tR\x05runId\x12\x1b\n" +
 	"\tmax_chars\x18\v \x01(\x05R\bmaxChars\x12\x14\n" +
 	"\x05parts\x18\f \x01(\x05R\x05parts\x12\x14\n" +
-	"\x05reach\x18\r \x01(\x03R\x05reach\"\xdd\x04\n" +
+	"\x05reach\x18\r \x01(\x03R\x05reach\x12<\n" +
+	"\aaccount\x18\x0e \x01(\v2\".theclaw.registry.v1.ChannelConfigR\aaccount\"\xdd\x04\n" +
 	"\x15FinishDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -1250,29 +1302,30 @@ var file_theclaw_registry_v1_delivery_proto_depIdxs = []int32{
 	15, // 2: theclaw.registry.v1.BeginDeliveryResponse.event:type_name -> theclaw.registry.v1.Event
 	2,  // 3: theclaw.registry.v1.BeginDeliveryResponse.outbound:type_name -> theclaw.registry.v1.OutboundRule
 	3,  // 4: theclaw.registry.v1.BeginDeliveryResponse.channels:type_name -> theclaw.registry.v1.ChannelConfig
-	1,  // 5: theclaw.registry.v1.FinishDeliveryRequest.outcome:type_name -> theclaw.registry.v1.DeliveryOutcome
-	14, // 6: theclaw.registry.v1.FinishDeliveryRequest.retry_after:type_name -> google.protobuf.Duration
-	16, // 7: theclaw.registry.v1.FinishDeliveryRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	17, // 8: theclaw.registry.v1.FinishDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
-	5,  // 9: theclaw.registry.v1.FinishDeliveryResponse.next:type_name -> theclaw.registry.v1.BeginDeliveryResponse
-	18, // 10: theclaw.registry.v1.ListDeliveriesRequest.state:type_name -> theclaw.registry.v1.DeliveryState
-	17, // 11: theclaw.registry.v1.ListDeliveriesResponse.deliveries:type_name -> theclaw.registry.v1.Delivery
-	17, // 12: theclaw.registry.v1.RetryDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
-	4,  // 13: theclaw.registry.v1.DeliveryService.BeginDelivery:input_type -> theclaw.registry.v1.BeginDeliveryRequest
-	6,  // 14: theclaw.registry.v1.DeliveryService.FinishDelivery:input_type -> theclaw.registry.v1.FinishDeliveryRequest
-	8,  // 15: theclaw.registry.v1.DeliveryService.ListDeliveries:input_type -> theclaw.registry.v1.ListDeliveriesRequest
-	10, // 16: theclaw.registry.v1.DeliveryService.RetryDelivery:input_type -> theclaw.registry.v1.RetryDeliveryRequest
-	12, // 17: theclaw.registry.v1.DeliveryService.DropDelivery:input_type -> theclaw.registry.v1.DropDeliveryRequest
-	5,  // 18: theclaw.registry.v1.DeliveryService.BeginDelivery:output_type -> theclaw.registry.v1.BeginDeliveryResponse
-	7,  // 19: theclaw.registry.v1.DeliveryService.FinishDelivery:output_type -> theclaw.registry.v1.FinishDeliveryResponse
-	9,  // 20: theclaw.registry.v1.DeliveryService.ListDeliveries:output_type -> theclaw.registry.v1.ListDeliveriesResponse
-	11, // 21: theclaw.registry.v1.DeliveryService.RetryDelivery:output_type -> theclaw.registry.v1.RetryDeliveryResponse
-	13, // 22: theclaw.registry.v1.DeliveryService.DropDelivery:output_type -> theclaw.registry.v1.DropDeliveryResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	3,  // 5: theclaw.registry.v1.BeginDeliveryResponse.account:type_name -> theclaw.registry.v1.ChannelConfig
+	1,  // 6: theclaw.registry.v1.FinishDeliveryRequest.outcome:type_name -> theclaw.registry.v1.DeliveryOutcome
+	14, // 7: theclaw.registry.v1.FinishDeliveryRequest.retry_after:type_name -> google.protobuf.Duration
+	16, // 8: theclaw.registry.v1.FinishDeliveryRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	17, // 9: theclaw.registry.v1.FinishDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
+	5,  // 10: theclaw.registry.v1.FinishDeliveryResponse.next:type_name -> theclaw.registry.v1.BeginDeliveryResponse
+	18, // 11: theclaw.registry.v1.ListDeliveriesRequest.state:type_name -> theclaw.registry.v1.DeliveryState
+	17, // 12: theclaw.registry.v1.ListDeliveriesResponse.deliveries:type_name -> theclaw.registry.v1.Delivery
+	17, // 13: theclaw.registry.v1.RetryDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
+	4,  // 14: theclaw.registry.v1.DeliveryService.BeginDelivery:input_type -> theclaw.registry.v1.BeginDeliveryRequest
+	6,  // 15: theclaw.registry.v1.DeliveryService.FinishDelivery:input_type -> theclaw.registry.v1.FinishDeliveryRequest
+	8,  // 16: theclaw.registry.v1.DeliveryService.ListDeliveries:input_type -> theclaw.registry.v1.ListDeliveriesRequest
+	10, // 17: theclaw.registry.v1.DeliveryService.RetryDelivery:input_type -> theclaw.registry.v1.RetryDeliveryRequest
+	12, // 18: theclaw.registry.v1.DeliveryService.DropDelivery:input_type -> theclaw.registry.v1.DropDeliveryRequest
+	5,  // 19: theclaw.registry.v1.DeliveryService.BeginDelivery:output_type -> theclaw.registry.v1.BeginDeliveryResponse
+	7,  // 20: theclaw.registry.v1.DeliveryService.FinishDelivery:output_type -> theclaw.registry.v1.FinishDeliveryResponse
+	9,  // 21: theclaw.registry.v1.DeliveryService.ListDeliveries:output_type -> theclaw.registry.v1.ListDeliveriesResponse
+	11, // 22: theclaw.registry.v1.DeliveryService.RetryDelivery:output_type -> theclaw.registry.v1.RetryDeliveryResponse
+	13, // 23: theclaw.registry.v1.DeliveryService.DropDelivery:output_type -> theclaw.registry.v1.DropDeliveryResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_delivery_proto_init() }

@@ -23,6 +23,107 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// WatchHomeConfigRequest has no fields.
+type WatchHomeConfigRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchHomeConfigRequest) Reset() {
+	*x = WatchHomeConfigRequest{}
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchHomeConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchHomeConfigRequest) ProtoMessage() {}
+
+func (x *WatchHomeConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchHomeConfigRequest.ProtoReflect.Descriptor instead.
+func (*WatchHomeConfigRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{0}
+}
+
+// WatchHomeConfigResponse is the settings in force.
+type WatchHomeConfigResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the file, or of the row.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// text as it is written.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// version of it; empty: there is none.
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchHomeConfigResponse) Reset() {
+	*x = WatchHomeConfigResponse{}
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchHomeConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchHomeConfigResponse) ProtoMessage() {}
+
+func (x *WatchHomeConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchHomeConfigResponse.ProtoReflect.Descriptor instead.
+func (*WatchHomeConfigResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *WatchHomeConfigResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WatchHomeConfigResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WatchHomeConfigResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // SetHomeValueRequest is one key.
 type SetHomeValueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +137,7 @@ type SetHomeValueRequest struct {
 
 func (x *SetHomeValueRequest) Reset() {
 	*x = SetHomeValueRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +149,7 @@ func (x *SetHomeValueRequest) String() string {
 func (*SetHomeValueRequest) ProtoMessage() {}
 
 func (x *SetHomeValueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +162,7 @@ func (x *SetHomeValueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeValueRequest.ProtoReflect.Descriptor instead.
 func (*SetHomeValueRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SetHomeValueRequest) GetPath() []string {
@@ -91,7 +192,7 @@ type SetHomeValueResponse struct {
 
 func (x *SetHomeValueResponse) Reset() {
 	*x = SetHomeValueResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +204,7 @@ func (x *SetHomeValueResponse) String() string {
 func (*SetHomeValueResponse) ProtoMessage() {}
 
 func (x *SetHomeValueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +217,7 @@ func (x *SetHomeValueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeValueResponse.ProtoReflect.Descriptor instead.
 func (*SetHomeValueResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SetHomeValueResponse) GetVersion() string {
@@ -142,7 +243,7 @@ type GetHomeConfigRequest struct {
 
 func (x *GetHomeConfigRequest) Reset() {
 	*x = GetHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +255,7 @@ func (x *GetHomeConfigRequest) String() string {
 func (*GetHomeConfigRequest) ProtoMessage() {}
 
 func (x *GetHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +268,7 @@ func (x *GetHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{4}
 }
 
 // GetHomeConfigResponse is the state of the settings.
@@ -194,7 +295,7 @@ type GetHomeConfigResponse struct {
 
 func (x *GetHomeConfigResponse) Reset() {
 	*x = GetHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +307,7 @@ func (x *GetHomeConfigResponse) String() string {
 func (*GetHomeConfigResponse) ProtoMessage() {}
 
 func (x *GetHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +320,7 @@ func (x *GetHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetHomeConfigResponse) GetName() string {
@@ -284,7 +385,7 @@ type SetHomeConfigRequest struct {
 
 func (x *SetHomeConfigRequest) Reset() {
 	*x = SetHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +397,7 @@ func (x *SetHomeConfigRequest) String() string {
 func (*SetHomeConfigRequest) ProtoMessage() {}
 
 func (x *SetHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +410,7 @@ func (x *SetHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetHomeConfigRequest) GetText() string {
@@ -337,7 +438,7 @@ type SetHomeConfigResponse struct {
 
 func (x *SetHomeConfigResponse) Reset() {
 	*x = SetHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +450,7 @@ func (x *SetHomeConfigResponse) String() string {
 func (*SetHomeConfigResponse) ProtoMessage() {}
 
 func (x *SetHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +463,7 @@ func (x *SetHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetHomeConfigResponse) GetVersion() string {
@@ -376,7 +477,12 @@ var File_theclaw_registry_v1_home_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"_\n" +
+	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n" +
+	"\x16WatchHomeConfigRequest\"[\n" +
+	"\x17WatchHomeConfigResponse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"_\n" +
 	"\x13SetHomeValueRequest\x12'\n" +
 	"\x04path\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10\b\"\ar\x05\x10\x01\x18\x80\x01R\x04path\x12\x1f\n" +
 	"\x05value\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x05value\"J\n" +
@@ -396,11 +502,12 @@ const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80@R\x04text\x12\"\n" +
 	"\aversion\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\"1\n" +
 	"\x15SetHomeConfigResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion2\xc2\x02\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion2\xb2\x03\n" +
 	"\vHomeService\x12f\n" +
 	"\rGetHomeConfig\x12).theclaw.registry.v1.GetHomeConfigRequest\x1a*.theclaw.registry.v1.GetHomeConfigResponse\x12f\n" +
 	"\rSetHomeConfig\x12).theclaw.registry.v1.SetHomeConfigRequest\x1a*.theclaw.registry.v1.SetHomeConfigResponse\x12c\n" +
-	"\fSetHomeValue\x12(.theclaw.registry.v1.SetHomeValueRequest\x1a).theclaw.registry.v1.SetHomeValueResponseB\xd6\x01\n" +
+	"\fSetHomeValue\x12(.theclaw.registry.v1.SetHomeValueRequest\x1a).theclaw.registry.v1.SetHomeValueResponse\x12n\n" +
+	"\x0fWatchHomeConfig\x12+.theclaw.registry.v1.WatchHomeConfigRequest\x1a,.theclaw.registry.v1.WatchHomeConfigResponse0\x01B\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tHomeProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -415,26 +522,30 @@ func file_theclaw_registry_v1_home_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_home_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_theclaw_registry_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_theclaw_registry_v1_home_proto_goTypes = []any{
-	(*SetHomeValueRequest)(nil),   // 0: theclaw.registry.v1.SetHomeValueRequest
-	(*SetHomeValueResponse)(nil),  // 1: theclaw.registry.v1.SetHomeValueResponse
-	(*GetHomeConfigRequest)(nil),  // 2: theclaw.registry.v1.GetHomeConfigRequest
-	(*GetHomeConfigResponse)(nil), // 3: theclaw.registry.v1.GetHomeConfigResponse
-	(*SetHomeConfigRequest)(nil),  // 4: theclaw.registry.v1.SetHomeConfigRequest
-	(*SetHomeConfigResponse)(nil), // 5: theclaw.registry.v1.SetHomeConfigResponse
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*WatchHomeConfigRequest)(nil),  // 0: theclaw.registry.v1.WatchHomeConfigRequest
+	(*WatchHomeConfigResponse)(nil), // 1: theclaw.registry.v1.WatchHomeConfigResponse
+	(*SetHomeValueRequest)(nil),     // 2: theclaw.registry.v1.SetHomeValueRequest
+	(*SetHomeValueResponse)(nil),    // 3: theclaw.registry.v1.SetHomeValueResponse
+	(*GetHomeConfigRequest)(nil),    // 4: theclaw.registry.v1.GetHomeConfigRequest
+	(*GetHomeConfigResponse)(nil),   // 5: theclaw.registry.v1.GetHomeConfigResponse
+	(*SetHomeConfigRequest)(nil),    // 6: theclaw.registry.v1.SetHomeConfigRequest
+	(*SetHomeConfigResponse)(nil),   // 7: theclaw.registry.v1.SetHomeConfigResponse
+	(*timestamppb.Timestamp)(nil),   // 8: google.protobuf.Timestamp
 }
 var file_theclaw_registry_v1_home_proto_depIdxs = []int32{
-	6, // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
-	2, // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
-	4, // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
-	0, // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
-	3, // 4: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
-	5, // 5: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
-	1, // 6: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
-	4, // [4:7] is the sub-list for method output_type
-	1, // [1:4] is the sub-list for method input_type
+	8, // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	4, // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
+	6, // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
+	2, // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
+	0, // 4: theclaw.registry.v1.HomeService.WatchHomeConfig:input_type -> theclaw.registry.v1.WatchHomeConfigRequest
+	5, // 5: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
+	7, // 6: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
+	3, // 7: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
+	1, // 8: theclaw.registry.v1.HomeService.WatchHomeConfig:output_type -> theclaw.registry.v1.WatchHomeConfigResponse
+	5, // [5:9] is the sub-list for method output_type
+	1, // [1:5] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
@@ -451,7 +562,7 @@ func file_theclaw_registry_v1_home_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_home_proto_rawDesc), len(file_theclaw_registry_v1_home_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

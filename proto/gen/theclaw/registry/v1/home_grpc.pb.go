@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	HomeService_GetHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/GetHomeConfig"
-	HomeService_SetHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/SetHomeConfig"
-	HomeService_SetHomeValue_FullMethodName  = "/theclaw.registry.v1.HomeService/SetHomeValue"
+	HomeService_GetHomeConfig_FullMethodName   = "/theclaw.registry.v1.HomeService/GetHomeConfig"
+	HomeService_SetHomeConfig_FullMethodName   = "/theclaw.registry.v1.HomeService/SetHomeConfig"
+	HomeService_SetHomeValue_FullMethodName    = "/theclaw.registry.v1.HomeService/SetHomeValue"
+	HomeService_WatchHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/WatchHomeConfig"
 )
 
 // HomeServiceClient is the client API for HomeService service.
@@ -44,6 +45,9 @@ type HomeServiceClient interface {
 	// (CONFIG_INVALID) names line and column, and nothing is changed;
 	// FAILED_PRECONDITION where the settings are a theclaw.json5: edit the file.
 	SetHomeValue(ctx context.Context, in *SetHomeValueRequest, opts ...grpc.CallOption) (*SetHomeValueResponse, error)
+	// WatchHomeConfig sends the settings that are in force, and again after each
+	// change. A text that cannot be used is not sent.
+	WatchHomeConfig(ctx context.Context, in *WatchHomeConfigRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHomeConfigResponse], error)
 }
 
 type homeServiceClient struct {
@@ -84,6 +88,25 @@ func (c *homeServiceClient) SetHomeValue(ctx context.Context, in *SetHomeValueRe
 	return out, nil
 }
 
+func (c *homeServiceClient) WatchHomeConfig(ctx context.Context, in *WatchHomeConfigRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHomeConfigResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HomeService_ServiceDesc.Streams[0], HomeService_WatchHomeConfig_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchHomeConfigRequest, WatchHomeConfigResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HomeService_WatchHomeConfigClient = grpc.ServerStreamingClient[WatchHomeConfigResponse]
+
 // HomeServiceServer is the server API for HomeService service.
 // All implementations must embed UnimplementedHomeServiceServer
 // for forward compatibility.
@@ -104,6 +127,9 @@ type HomeServiceServer interface {
 	// (CONFIG_INVALID) names line and column, and nothing is changed;
 	// FAILED_PRECONDITION where the settings are a theclaw.json5: edit the file.
 	SetHomeValue(context.Context, *SetHomeValueRequest) (*SetHomeValueResponse, error)
+	// WatchHomeConfig sends the settings that are in force, and again after each
+	// change. A text that cannot be used is not sent.
+	WatchHomeConfig(*WatchHomeConfigRequest, grpc.ServerStreamingServer[WatchHomeConfigResponse]) error
 	mustEmbedUnimplementedHomeServiceServer()
 }
 
@@ -122,6 +148,9 @@ func (UnimplementedHomeServiceServer) SetHomeConfig(context.Context, *SetHomeCon
 }
 func (UnimplementedHomeServiceServer) SetHomeValue(context.Context, *SetHomeValueRequest) (*SetHomeValueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetHomeValue not implemented")
+}
+func (UnimplementedHomeServiceServer) WatchHomeConfig(*WatchHomeConfigRequest, grpc.ServerStreamingServer[WatchHomeConfigResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchHomeConfig not implemented")
 }
 func (UnimplementedHomeServiceServer) mustEmbedUnimplementedHomeServiceServer() {}
 func (UnimplementedHomeServiceServer) testEmbeddedByValue()                     {}
@@ -198,6 +227,17 @@ func _HomeService_SetHomeValue_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HomeService_WatchHomeConfig_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchHomeConfigRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HomeServiceServer).WatchHomeConfig(m, &grpc.GenericServerStream[WatchHomeConfigRequest, WatchHomeConfigResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HomeService_WatchHomeConfigServer = grpc.ServerStreamingServer[WatchHomeConfigResponse]
+
 // HomeService_ServiceDesc is the grpc.ServiceDesc for HomeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -218,6 +258,12 @@ var HomeService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _HomeService_SetHomeValue_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchHomeConfig",
+			Handler:       _HomeService_WatchHomeConfig_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "theclaw/registry/v1/home.proto",
 }

@@ -34,6 +34,9 @@ const (
 	LeaseKind_LEASE_KIND_RUN LeaseKind = 1
 	// LEASE_KIND_DELIVER is deliver/<id>: its outbound consumers.
 	LeaseKind_LEASE_KIND_DELIVER LeaseKind = 2
+	// LEASE_KIND_CHANNEL is channel/<account>: what people write to a channel account that
+	// connects to its platform, for a gateway.
+	LeaseKind_LEASE_KIND_CHANNEL LeaseKind = 3
 )
 
 // Enum value maps for LeaseKind.
@@ -42,11 +45,13 @@ var (
 		0: "LEASE_KIND_UNSPECIFIED",
 		1: "LEASE_KIND_RUN",
 		2: "LEASE_KIND_DELIVER",
+		3: "LEASE_KIND_CHANNEL",
 	}
 	LeaseKind_value = map[string]int32{
 		"LEASE_KIND_UNSPECIFIED": 0,
 		"LEASE_KIND_RUN":         1,
 		"LEASE_KIND_DELIVER":     2,
+		"LEASE_KIND_CHANNEL":     3,
 	}
 )
 
@@ -80,7 +85,7 @@ func (LeaseKind) EnumDescriptor() ([]byte, []int) {
 // Lease is one grant.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource is agent/<id> or deliver/<id>.
+	// resource is agent/<id>, deliver/<id> or channel/<account>.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// token is the fencing token.
 	Token uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
@@ -182,7 +187,7 @@ type AcquireLeaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// kind of work.
 	Kind LeaseKind `protobuf:"varint,1,opt,name=kind,proto3,enum=theclaw.registry.v1.LeaseKind" json:"kind,omitempty"`
-	// agent_id to work on.
+	// agent_id to work on; empty for LEASE_KIND_CHANNEL.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// holder is the caller's process id.
 	Holder string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
@@ -191,7 +196,12 @@ type AcquireLeaseRequest struct {
 	// request_id makes a repeat answer the same token while it is live.
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// ttl defaults to 15 s; 100 ms to 10 min.
-	Ttl           *durationpb.Duration `protobuf:"bytes,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// account to receive for, by its name in the settings; empty but for LEASE_KIND_CHANNEL.
+	Account string `protobuf:"bytes,7,opt,name=account,proto3" json:"account,omitempty"`
+	// wait until the lease of an account is free, this long; 0 answers at once, the most
+	// is 60 s. Other kinds do not wait.
+	Wait          *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +278,20 @@ func (x *AcquireLeaseRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *AcquireLeaseRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *AcquireLeaseRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // AcquireLeaseResponse is the grant.
 type AcquireLeaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -317,7 +341,7 @@ func (x *AcquireLeaseResponse) GetLease() *Lease {
 // AcquireDueLeaseRequest waits for work.
 type AcquireDueLeaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind of work.
+	// kind of work: of agents.
 	Kind LeaseKind `protobuf:"varint,1,opt,name=kind,proto3,enum=theclaw.registry.v1.LeaseKind" json:"kind,omitempty"`
 	// holder is the caller's process id.
 	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
@@ -1156,23 +1180,24 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x129\n" +
 	"\n" +
 	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
-	"\x04live\x18\a \x01(\bR\x04live\"\x9b\x02\n" +
+	"\x04live\x18\a \x01(\bR\x04live\"\xeb\x02\n" +
 	"\x13AcquireLeaseRequest\x12>\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.theclaw.registry.v1.LeaseKindB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12$\n" +
-	"\bagent_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\"\n" +
+	"\bagent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\"\n" +
 	"\x06holder\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06holder\x12\"\n" +
 	"\aaddress\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aaddress\x12)\n" +
 	"\n" +
 	"request_id\x18\x05 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\trequestId\x12+\n" +
-	"\x03ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"H\n" +
+	"\x03ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12!\n" +
+	"\aaccount\x18\a \x01(\tB\a\xbaH\x04r\x02\x18@R\aaccount\x12-\n" +
+	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04wait\"H\n" +
 	"\x14AcquireLeaseResponse\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\"\xe0\x02\n" +
-	"\x16AcquireDueLeaseRequest\x12>\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1e.theclaw.registry.v1.LeaseKindB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\"\n" +
+	"\x05lease\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\"\xe2\x02\n" +
+	"\x16AcquireDueLeaseRequest\x12@\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.theclaw.registry.v1.LeaseKindB\f\xbaH\t\x82\x01\x06\x10\x01 \x00 \x03R\x04kind\x12\"\n" +
 	"\x06holder\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06holder\x12\"\n" +
 	"\aaddress\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aaddress\x12)\n" +
@@ -1233,11 +1258,12 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\"^\n" +
 	"\x14RequestAbortResponse\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\bR\x05ended\x120\n" +
-	"\x05lease\x18\x02 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease*S\n" +
+	"\x05lease\x18\x02 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease*k\n" +
 	"\tLeaseKind\x12\x1a\n" +
 	"\x16LEASE_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLEASE_KIND_RUN\x10\x01\x12\x16\n" +
-	"\x12LEASE_KIND_DELIVER\x10\x022\xc8\x05\n" +
+	"\x12LEASE_KIND_DELIVER\x10\x02\x12\x16\n" +
+	"\x12LEASE_KIND_CHANNEL\x10\x032\xc8\x05\n" +
 	"\fLeaseService\x12c\n" +
 	"\fAcquireLease\x12(.theclaw.registry.v1.AcquireLeaseRequest\x1a).theclaw.registry.v1.AcquireLeaseResponse\x12l\n" +
 	"\x0fAcquireDueLease\x12+.theclaw.registry.v1.AcquireDueLeaseRequest\x1a,.theclaw.registry.v1.AcquireDueLeaseResponse\x12]\n" +
@@ -1292,36 +1318,37 @@ var file_theclaw_registry_v1_lease_proto_depIdxs = []int32{
 	18, // 1: theclaw.registry.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 2: theclaw.registry.v1.AcquireLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
 	17, // 3: theclaw.registry.v1.AcquireLeaseRequest.ttl:type_name -> google.protobuf.Duration
-	1,  // 4: theclaw.registry.v1.AcquireLeaseResponse.lease:type_name -> theclaw.registry.v1.Lease
-	0,  // 5: theclaw.registry.v1.AcquireDueLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
-	17, // 6: theclaw.registry.v1.AcquireDueLeaseRequest.ttl:type_name -> google.protobuf.Duration
-	17, // 7: theclaw.registry.v1.AcquireDueLeaseRequest.wait:type_name -> google.protobuf.Duration
-	1,  // 8: theclaw.registry.v1.DueWork.lease:type_name -> theclaw.registry.v1.Lease
-	5,  // 9: theclaw.registry.v1.AcquireDueLeaseResponse.due:type_name -> theclaw.registry.v1.DueWork
-	17, // 10: theclaw.registry.v1.RenewLeaseResponse.ttl:type_name -> google.protobuf.Duration
-	1,  // 11: theclaw.registry.v1.ListLeasesResponse.leases:type_name -> theclaw.registry.v1.Lease
-	17, // 12: theclaw.registry.v1.FindRunnerRequest.wait:type_name -> google.protobuf.Duration
-	1,  // 13: theclaw.registry.v1.FindRunnerResponse.lease:type_name -> theclaw.registry.v1.Lease
-	1,  // 14: theclaw.registry.v1.RequestAbortResponse.lease:type_name -> theclaw.registry.v1.Lease
-	2,  // 15: theclaw.registry.v1.LeaseService.AcquireLease:input_type -> theclaw.registry.v1.AcquireLeaseRequest
-	4,  // 16: theclaw.registry.v1.LeaseService.AcquireDueLease:input_type -> theclaw.registry.v1.AcquireDueLeaseRequest
-	7,  // 17: theclaw.registry.v1.LeaseService.RenewLease:input_type -> theclaw.registry.v1.RenewLeaseRequest
-	9,  // 18: theclaw.registry.v1.LeaseService.ReleaseLease:input_type -> theclaw.registry.v1.ReleaseLeaseRequest
-	11, // 19: theclaw.registry.v1.LeaseService.ListLeases:input_type -> theclaw.registry.v1.ListLeasesRequest
-	13, // 20: theclaw.registry.v1.LeaseService.FindRunner:input_type -> theclaw.registry.v1.FindRunnerRequest
-	15, // 21: theclaw.registry.v1.LeaseService.RequestAbort:input_type -> theclaw.registry.v1.RequestAbortRequest
-	3,  // 22: theclaw.registry.v1.LeaseService.AcquireLease:output_type -> theclaw.registry.v1.AcquireLeaseResponse
-	6,  // 23: theclaw.registry.v1.LeaseService.AcquireDueLease:output_type -> theclaw.registry.v1.AcquireDueLeaseResponse
-	8,  // 24: theclaw.registry.v1.LeaseService.RenewLease:output_type -> theclaw.registry.v1.RenewLeaseResponse
-	10, // 25: theclaw.registry.v1.LeaseService.ReleaseLease:output_type -> theclaw.registry.v1.ReleaseLeaseResponse
-	12, // 26: theclaw.registry.v1.LeaseService.ListLeases:output_type -> theclaw.registry.v1.ListLeasesResponse
-	14, // 27: theclaw.registry.v1.LeaseService.FindRunner:output_type -> theclaw.registry.v1.FindRunnerResponse
-	16, // 28: theclaw.registry.v1.LeaseService.RequestAbort:output_type -> theclaw.registry.v1.RequestAbortResponse
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 4: theclaw.registry.v1.AcquireLeaseRequest.wait:type_name -> google.protobuf.Duration
+	1,  // 5: theclaw.registry.v1.AcquireLeaseResponse.lease:type_name -> theclaw.registry.v1.Lease
+	0,  // 6: theclaw.registry.v1.AcquireDueLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
+	17, // 7: theclaw.registry.v1.AcquireDueLeaseRequest.ttl:type_name -> google.protobuf.Duration
+	17, // 8: theclaw.registry.v1.AcquireDueLeaseRequest.wait:type_name -> google.protobuf.Duration
+	1,  // 9: theclaw.registry.v1.DueWork.lease:type_name -> theclaw.registry.v1.Lease
+	5,  // 10: theclaw.registry.v1.AcquireDueLeaseResponse.due:type_name -> theclaw.registry.v1.DueWork
+	17, // 11: theclaw.registry.v1.RenewLeaseResponse.ttl:type_name -> google.protobuf.Duration
+	1,  // 12: theclaw.registry.v1.ListLeasesResponse.leases:type_name -> theclaw.registry.v1.Lease
+	17, // 13: theclaw.registry.v1.FindRunnerRequest.wait:type_name -> google.protobuf.Duration
+	1,  // 14: theclaw.registry.v1.FindRunnerResponse.lease:type_name -> theclaw.registry.v1.Lease
+	1,  // 15: theclaw.registry.v1.RequestAbortResponse.lease:type_name -> theclaw.registry.v1.Lease
+	2,  // 16: theclaw.registry.v1.LeaseService.AcquireLease:input_type -> theclaw.registry.v1.AcquireLeaseRequest
+	4,  // 17: theclaw.registry.v1.LeaseService.AcquireDueLease:input_type -> theclaw.registry.v1.AcquireDueLeaseRequest
+	7,  // 18: theclaw.registry.v1.LeaseService.RenewLease:input_type -> theclaw.registry.v1.RenewLeaseRequest
+	9,  // 19: theclaw.registry.v1.LeaseService.ReleaseLease:input_type -> theclaw.registry.v1.ReleaseLeaseRequest
+	11, // 20: theclaw.registry.v1.LeaseService.ListLeases:input_type -> theclaw.registry.v1.ListLeasesRequest
+	13, // 21: theclaw.registry.v1.LeaseService.FindRunner:input_type -> theclaw.registry.v1.FindRunnerRequest
+	15, // 22: theclaw.registry.v1.LeaseService.RequestAbort:input_type -> theclaw.registry.v1.RequestAbortRequest
+	3,  // 23: theclaw.registry.v1.LeaseService.AcquireLease:output_type -> theclaw.registry.v1.AcquireLeaseResponse
+	6,  // 24: theclaw.registry.v1.LeaseService.AcquireDueLease:output_type -> theclaw.registry.v1.AcquireDueLeaseResponse
+	8,  // 25: theclaw.registry.v1.LeaseService.RenewLease:output_type -> theclaw.registry.v1.RenewLeaseResponse
+	10, // 26: theclaw.registry.v1.LeaseService.ReleaseLease:output_type -> theclaw.registry.v1.ReleaseLeaseResponse
+	12, // 27: theclaw.registry.v1.LeaseService.ListLeases:output_type -> theclaw.registry.v1.ListLeasesResponse
+	14, // 28: theclaw.registry.v1.LeaseService.FindRunner:output_type -> theclaw.registry.v1.FindRunnerResponse
+	16, // 29: theclaw.registry.v1.LeaseService.RequestAbort:output_type -> theclaw.registry.v1.RequestAbortResponse
+	23, // [23:30] is the sub-list for method output_type
+	16, // [16:23] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_lease_proto_init() }

@@ -38,7 +38,8 @@ const (
 // token that is no longer current is ABORTED (LEASE_LOST).
 type LeaseServiceClient interface {
 	// AcquireLease asks for one resource: FAILED_PRECONDITION (LEASE_HELD with
-	// RetryInfo and the holder's address) while another holds it.
+	// RetryInfo and the holder's address) while another holds it. The lease of a channel
+	// account can be waited for.
 	AcquireLease(ctx context.Context, in *AcquireLeaseRequest, opts ...grpc.CallOption) (*AcquireLeaseResponse, error)
 	// AcquireDueLease waits for agents that have work and answers leases for
 	// them: the dispatch. Work that came up for a lease this holder already has
@@ -152,7 +153,8 @@ func (c *leaseServiceClient) RequestAbort(ctx context.Context, in *RequestAbortR
 // token that is no longer current is ABORTED (LEASE_LOST).
 type LeaseServiceServer interface {
 	// AcquireLease asks for one resource: FAILED_PRECONDITION (LEASE_HELD with
-	// RetryInfo and the holder's address) while another holds it.
+	// RetryInfo and the holder's address) while another holds it. The lease of a channel
+	// account can be waited for.
 	AcquireLease(context.Context, *AcquireLeaseRequest) (*AcquireLeaseResponse, error)
 	// AcquireDueLease waits for agents that have work and answers leases for
 	// them: the dispatch. Work that came up for a lease this holder already has

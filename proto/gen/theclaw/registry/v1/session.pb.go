@@ -181,7 +181,7 @@ type SessionOverrides struct {
 	Verbose string `protobuf:"bytes,3,opt,name=verbose,proto3" json:"verbose,omitempty"`
 	// reasoning is on or off.
 	Reasoning string `protobuf:"bytes,4,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
-	// queue_mode is followup, collect or steer.
+	// queue_mode is followup, collect, steer or interrupt.
 	QueueMode string `protobuf:"bytes,5,opt,name=queue_mode,json=queueMode,proto3" json:"queue_mode,omitempty"`
 	// usage_footer is off or full.
 	UsageFooter string `protobuf:"bytes,6,opt,name=usage_footer,json=usageFooter,proto3" json:"usage_footer,omitempty"`
@@ -533,7 +533,7 @@ type PatchSessionRequest struct {
 	Verbose *string `protobuf:"bytes,5,opt,name=verbose,proto3,oneof" json:"verbose,omitempty"`
 	// reasoning is on or off.
 	Reasoning *string `protobuf:"bytes,6,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
-	// queue_mode is followup, collect or steer.
+	// queue_mode is followup, collect, steer or interrupt.
 	QueueMode *string `protobuf:"bytes,7,opt,name=queue_mode,json=queueMode,proto3,oneof" json:"queue_mode,omitempty"`
 	// usage_footer is off or full.
 	UsageFooter *string `protobuf:"bytes,8,opt,name=usage_footer,json=usageFooter,proto3,oneof" json:"usage_footer,omitempty"`

@@ -287,7 +287,10 @@ type NewEvent struct {
 	Content string `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// session_key names the conversation of a message in the inbox, instead of its
 	// source; only the owner may set it. The key must be one of the agent.
-	SessionKey    string `protobuf:"bytes,5,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	SessionKey string `protobuf:"bytes,5,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	// command makes a person's message in the inbox a chat command: it gets a turn without a
+	// model. Only the owner, and a runner on the owner's behalf, may set it.
+	Command       *ChatCommand `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +360,69 @@ func (x *NewEvent) GetSessionKey() string {
 	return ""
 }
 
+func (x *NewEvent) GetCommand() *ChatCommand {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+// ChatCommand is a command that a person wrote in a chat, such as /model.
+type ChatCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name without a prefix: new, reset, compact, model, think, verbose, reasoning, queue,
+	// usage, elevated, forget or stop; every other one is refused.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// args are what follows the name.
+	Args          string `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChatCommand) Reset() {
+	*x = ChatCommand{}
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChatCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChatCommand) ProtoMessage() {}
+
+func (x *ChatCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChatCommand.ProtoReflect.Descriptor instead.
+func (*ChatCommand) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ChatCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChatCommand) GetArgs() string {
+	if x != nil {
+		return x.Args
+	}
+	return ""
+}
+
 // PushEventsRequest appends events.
 type PushEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -372,7 +438,7 @@ type PushEventsRequest struct {
 
 func (x *PushEventsRequest) Reset() {
 	*x = PushEventsRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +450,7 @@ func (x *PushEventsRequest) String() string {
 func (*PushEventsRequest) ProtoMessage() {}
 
 func (x *PushEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +463,7 @@ func (x *PushEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushEventsRequest.ProtoReflect.Descriptor instead.
 func (*PushEventsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PushEventsRequest) GetThread() *ThreadRef {
@@ -446,7 +512,7 @@ type PushEventsResponse struct {
 
 func (x *PushEventsResponse) Reset() {
 	*x = PushEventsResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +524,7 @@ func (x *PushEventsResponse) String() string {
 func (*PushEventsResponse) ProtoMessage() {}
 
 func (x *PushEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +537,7 @@ func (x *PushEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushEventsResponse.ProtoReflect.Descriptor instead.
 func (*PushEventsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PushEventsResponse) GetEventIds() []int64 {
@@ -529,7 +595,7 @@ type PeekEventsRequest struct {
 
 func (x *PeekEventsRequest) Reset() {
 	*x = PeekEventsRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +607,7 @@ func (x *PeekEventsRequest) String() string {
 func (*PeekEventsRequest) ProtoMessage() {}
 
 func (x *PeekEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +620,7 @@ func (x *PeekEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekEventsRequest.ProtoReflect.Descriptor instead.
 func (*PeekEventsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PeekEventsRequest) GetThread() *ThreadRef {
@@ -607,7 +673,7 @@ type PeekEventsResponse struct {
 
 func (x *PeekEventsResponse) Reset() {
 	*x = PeekEventsResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +685,7 @@ func (x *PeekEventsResponse) String() string {
 func (*PeekEventsResponse) ProtoMessage() {}
 
 func (x *PeekEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +698,7 @@ func (x *PeekEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekEventsResponse.ProtoReflect.Descriptor instead.
 func (*PeekEventsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PeekEventsResponse) GetEvents() []*Event {
@@ -673,7 +739,7 @@ type PopEventsRequest struct {
 
 func (x *PopEventsRequest) Reset() {
 	*x = PopEventsRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +751,7 @@ func (x *PopEventsRequest) String() string {
 func (*PopEventsRequest) ProtoMessage() {}
 
 func (x *PopEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +764,7 @@ func (x *PopEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PopEventsRequest.ProtoReflect.Descriptor instead.
 func (*PopEventsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PopEventsRequest) GetThread() *ThreadRef {
@@ -742,7 +808,7 @@ type PopEventsResponse struct {
 
 func (x *PopEventsResponse) Reset() {
 	*x = PopEventsResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +820,7 @@ func (x *PopEventsResponse) String() string {
 func (*PopEventsResponse) ProtoMessage() {}
 
 func (x *PopEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +833,7 @@ func (x *PopEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PopEventsResponse.ProtoReflect.Descriptor instead.
 func (*PopEventsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PopEventsResponse) GetEvents() []*Event {
@@ -799,7 +865,7 @@ type AckEventsRequest struct {
 
 func (x *AckEventsRequest) Reset() {
 	*x = AckEventsRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +877,7 @@ func (x *AckEventsRequest) String() string {
 func (*AckEventsRequest) ProtoMessage() {}
 
 func (x *AckEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +890,7 @@ func (x *AckEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckEventsRequest.ProtoReflect.Descriptor instead.
 func (*AckEventsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AckEventsRequest) GetThread() *ThreadRef {
@@ -859,7 +925,7 @@ type AckEventsResponse struct {
 
 func (x *AckEventsResponse) Reset() {
 	*x = AckEventsResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +937,7 @@ func (x *AckEventsResponse) String() string {
 func (*AckEventsResponse) ProtoMessage() {}
 
 func (x *AckEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +950,7 @@ func (x *AckEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckEventsResponse.ProtoReflect.Descriptor instead.
 func (*AckEventsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AckEventsResponse) GetLastAckedId() int64 {
@@ -911,7 +977,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +989,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1002,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubscribeRequest) GetThread() *ThreadRef {
@@ -976,7 +1042,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1054,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1067,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{15}
 }
 
 // UnsubscribeRequest removes a consumer.
@@ -1017,7 +1083,7 @@ type UnsubscribeRequest struct {
 
 func (x *UnsubscribeRequest) Reset() {
 	*x = UnsubscribeRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1095,7 @@ func (x *UnsubscribeRequest) String() string {
 func (*UnsubscribeRequest) ProtoMessage() {}
 
 func (x *UnsubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1108,7 @@ func (x *UnsubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsubscribeRequest.ProtoReflect.Descriptor instead.
 func (*UnsubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UnsubscribeRequest) GetThread() *ThreadRef {
@@ -1068,7 +1134,7 @@ type UnsubscribeResponse struct {
 
 func (x *UnsubscribeResponse) Reset() {
 	*x = UnsubscribeResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1146,7 @@ func (x *UnsubscribeResponse) String() string {
 func (*UnsubscribeResponse) ProtoMessage() {}
 
 func (x *UnsubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1159,7 @@ func (x *UnsubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsubscribeResponse.ProtoReflect.Descriptor instead.
 func (*UnsubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{17}
 }
 
 // GetThreadRequest names a thread.
@@ -1107,7 +1173,7 @@ type GetThreadRequest struct {
 
 func (x *GetThreadRequest) Reset() {
 	*x = GetThreadRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1185,7 @@ func (x *GetThreadRequest) String() string {
 func (*GetThreadRequest) ProtoMessage() {}
 
 func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1198,7 @@ func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
 func (*GetThreadRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetThreadRequest) GetThread() *ThreadRef {
@@ -1161,7 +1227,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1239,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1252,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Subscription) GetConsumer() string {
@@ -1243,7 +1309,7 @@ type GetThreadResponse struct {
 
 func (x *GetThreadResponse) Reset() {
 	*x = GetThreadResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1321,7 @@ func (x *GetThreadResponse) String() string {
 func (*GetThreadResponse) ProtoMessage() {}
 
 func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1334,7 @@ func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
 func (*GetThreadResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetThreadResponse) GetUuid() string {
@@ -1321,7 +1387,7 @@ type ListThreadsRequest struct {
 
 func (x *ListThreadsRequest) Reset() {
 	*x = ListThreadsRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1399,7 @@ func (x *ListThreadsRequest) String() string {
 func (*ListThreadsRequest) ProtoMessage() {}
 
 func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1412,7 @@ func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
 func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListThreadsRequest) GetAgentId() string {
@@ -1383,7 +1449,7 @@ type ListThreadsResponse struct {
 
 func (x *ListThreadsResponse) Reset() {
 	*x = ListThreadsResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1461,7 @@ func (x *ListThreadsResponse) String() string {
 func (*ListThreadsResponse) ProtoMessage() {}
 
 func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1474,7 @@ func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
 func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListThreadsResponse) GetThreadIds() []string {
@@ -1442,7 +1508,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1520,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1533,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchEventsRequest) GetThread() *ThreadRef {
@@ -1513,7 +1579,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1591,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_thread_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1604,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_thread_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchEventsResponse) GetEvents() []*Event {
@@ -1578,7 +1644,7 @@ const file_theclaw_registry_v1_thread_proto_rawDesc = "" +
 	"\x06thread\x18\x01 \x01(\v2\x1e.theclaw.registry.v1.ThreadRefB\x06\xbaH\x03\xc8\x01\x01R\x06thread\"D\n" +
 	"\x14EnsureThreadResponse\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xc8\x01\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\x84\x02\n" +
 	"\bNewEvent\x12\"\n" +
 	"\x06source\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06source\x12\x1d\n" +
@@ -1586,9 +1652,13 @@ const file_theclaw_registry_v1_thread_proto_rawDesc = "" +
 	"\asubtype\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01H\x00R\asubtype\x88\x01\x01\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\tR\acontent\x12*\n" +
 	"\vsession_key\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\n" +
-	"sessionKeyB\n" +
+	"sessionKey\x12:\n" +
+	"\acommand\x18\x06 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommandB\n" +
 	"\n" +
-	"\b_subtype\"\xca\x01\n" +
+	"\b_subtype\"W\n" +
+	"\vChatCommand\x12)\n" +
+	"\x04name\x18\x01 \x01(\tB\x15\xbaH\x12r\x102\x0e^[a-z_]{1,32}$R\x04name\x12\x1d\n" +
+	"\x04args\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04args\"\xca\x01\n" +
 	"\x11PushEventsRequest\x12>\n" +
 	"\x06thread\x18\x01 \x01(\v2\x1e.theclaw.registry.v1.ThreadRefB\x06\xbaH\x03\xc8\x01\x01R\x06thread\x12B\n" +
 	"\x06events\x18\x02 \x03(\v2\x1d.theclaw.registry.v1.NewEventB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x06events\x121\n" +
@@ -1703,77 +1773,79 @@ func file_theclaw_registry_v1_thread_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_thread_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_theclaw_registry_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_theclaw_registry_v1_thread_proto_goTypes = []any{
 	(*Event)(nil),                 // 0: theclaw.registry.v1.Event
 	(*ThreadRef)(nil),             // 1: theclaw.registry.v1.ThreadRef
 	(*EnsureThreadRequest)(nil),   // 2: theclaw.registry.v1.EnsureThreadRequest
 	(*EnsureThreadResponse)(nil),  // 3: theclaw.registry.v1.EnsureThreadResponse
 	(*NewEvent)(nil),              // 4: theclaw.registry.v1.NewEvent
-	(*PushEventsRequest)(nil),     // 5: theclaw.registry.v1.PushEventsRequest
-	(*PushEventsResponse)(nil),    // 6: theclaw.registry.v1.PushEventsResponse
-	(*PeekEventsRequest)(nil),     // 7: theclaw.registry.v1.PeekEventsRequest
-	(*PeekEventsResponse)(nil),    // 8: theclaw.registry.v1.PeekEventsResponse
-	(*PopEventsRequest)(nil),      // 9: theclaw.registry.v1.PopEventsRequest
-	(*PopEventsResponse)(nil),     // 10: theclaw.registry.v1.PopEventsResponse
-	(*AckEventsRequest)(nil),      // 11: theclaw.registry.v1.AckEventsRequest
-	(*AckEventsResponse)(nil),     // 12: theclaw.registry.v1.AckEventsResponse
-	(*SubscribeRequest)(nil),      // 13: theclaw.registry.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),     // 14: theclaw.registry.v1.SubscribeResponse
-	(*UnsubscribeRequest)(nil),    // 15: theclaw.registry.v1.UnsubscribeRequest
-	(*UnsubscribeResponse)(nil),   // 16: theclaw.registry.v1.UnsubscribeResponse
-	(*GetThreadRequest)(nil),      // 17: theclaw.registry.v1.GetThreadRequest
-	(*Subscription)(nil),          // 18: theclaw.registry.v1.Subscription
-	(*GetThreadResponse)(nil),     // 19: theclaw.registry.v1.GetThreadResponse
-	(*ListThreadsRequest)(nil),    // 20: theclaw.registry.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),   // 21: theclaw.registry.v1.ListThreadsResponse
-	(*WatchEventsRequest)(nil),    // 22: theclaw.registry.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),   // 23: theclaw.registry.v1.WatchEventsResponse
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*ChatCommand)(nil),           // 5: theclaw.registry.v1.ChatCommand
+	(*PushEventsRequest)(nil),     // 6: theclaw.registry.v1.PushEventsRequest
+	(*PushEventsResponse)(nil),    // 7: theclaw.registry.v1.PushEventsResponse
+	(*PeekEventsRequest)(nil),     // 8: theclaw.registry.v1.PeekEventsRequest
+	(*PeekEventsResponse)(nil),    // 9: theclaw.registry.v1.PeekEventsResponse
+	(*PopEventsRequest)(nil),      // 10: theclaw.registry.v1.PopEventsRequest
+	(*PopEventsResponse)(nil),     // 11: theclaw.registry.v1.PopEventsResponse
+	(*AckEventsRequest)(nil),      // 12: theclaw.registry.v1.AckEventsRequest
+	(*AckEventsResponse)(nil),     // 13: theclaw.registry.v1.AckEventsResponse
+	(*SubscribeRequest)(nil),      // 14: theclaw.registry.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),     // 15: theclaw.registry.v1.SubscribeResponse
+	(*UnsubscribeRequest)(nil),    // 16: theclaw.registry.v1.UnsubscribeRequest
+	(*UnsubscribeResponse)(nil),   // 17: theclaw.registry.v1.UnsubscribeResponse
+	(*GetThreadRequest)(nil),      // 18: theclaw.registry.v1.GetThreadRequest
+	(*Subscription)(nil),          // 19: theclaw.registry.v1.Subscription
+	(*GetThreadResponse)(nil),     // 20: theclaw.registry.v1.GetThreadResponse
+	(*ListThreadsRequest)(nil),    // 21: theclaw.registry.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),   // 22: theclaw.registry.v1.ListThreadsResponse
+	(*WatchEventsRequest)(nil),    // 23: theclaw.registry.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),   // 24: theclaw.registry.v1.WatchEventsResponse
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_thread_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.EnsureThreadRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 1: theclaw.registry.v1.PushEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	4,  // 2: theclaw.registry.v1.PushEventsRequest.events:type_name -> theclaw.registry.v1.NewEvent
-	24, // 3: theclaw.registry.v1.PushEventsResponse.accepted_at:type_name -> google.protobuf.Timestamp
-	1,  // 4: theclaw.registry.v1.PeekEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	0,  // 5: theclaw.registry.v1.PeekEventsResponse.events:type_name -> theclaw.registry.v1.Event
-	1,  // 6: theclaw.registry.v1.PopEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	0,  // 7: theclaw.registry.v1.PopEventsResponse.events:type_name -> theclaw.registry.v1.Event
-	1,  // 8: theclaw.registry.v1.AckEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 9: theclaw.registry.v1.SubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 10: theclaw.registry.v1.UnsubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 11: theclaw.registry.v1.GetThreadRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	18, // 12: theclaw.registry.v1.GetThreadResponse.subscriptions:type_name -> theclaw.registry.v1.Subscription
-	1,  // 13: theclaw.registry.v1.WatchEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	25, // 14: theclaw.registry.v1.WatchEventsRequest.heartbeat:type_name -> google.protobuf.Duration
-	0,  // 15: theclaw.registry.v1.WatchEventsResponse.events:type_name -> theclaw.registry.v1.Event
-	2,  // 16: theclaw.registry.v1.ThreadService.EnsureThread:input_type -> theclaw.registry.v1.EnsureThreadRequest
-	5,  // 17: theclaw.registry.v1.ThreadService.PushEvents:input_type -> theclaw.registry.v1.PushEventsRequest
-	7,  // 18: theclaw.registry.v1.ThreadService.PeekEvents:input_type -> theclaw.registry.v1.PeekEventsRequest
-	9,  // 19: theclaw.registry.v1.ThreadService.PopEvents:input_type -> theclaw.registry.v1.PopEventsRequest
-	11, // 20: theclaw.registry.v1.ThreadService.AckEvents:input_type -> theclaw.registry.v1.AckEventsRequest
-	13, // 21: theclaw.registry.v1.ThreadService.Subscribe:input_type -> theclaw.registry.v1.SubscribeRequest
-	15, // 22: theclaw.registry.v1.ThreadService.Unsubscribe:input_type -> theclaw.registry.v1.UnsubscribeRequest
-	17, // 23: theclaw.registry.v1.ThreadService.GetThread:input_type -> theclaw.registry.v1.GetThreadRequest
-	20, // 24: theclaw.registry.v1.ThreadService.ListThreads:input_type -> theclaw.registry.v1.ListThreadsRequest
-	22, // 25: theclaw.registry.v1.ThreadService.WatchEvents:input_type -> theclaw.registry.v1.WatchEventsRequest
-	3,  // 26: theclaw.registry.v1.ThreadService.EnsureThread:output_type -> theclaw.registry.v1.EnsureThreadResponse
-	6,  // 27: theclaw.registry.v1.ThreadService.PushEvents:output_type -> theclaw.registry.v1.PushEventsResponse
-	8,  // 28: theclaw.registry.v1.ThreadService.PeekEvents:output_type -> theclaw.registry.v1.PeekEventsResponse
-	10, // 29: theclaw.registry.v1.ThreadService.PopEvents:output_type -> theclaw.registry.v1.PopEventsResponse
-	12, // 30: theclaw.registry.v1.ThreadService.AckEvents:output_type -> theclaw.registry.v1.AckEventsResponse
-	14, // 31: theclaw.registry.v1.ThreadService.Subscribe:output_type -> theclaw.registry.v1.SubscribeResponse
-	16, // 32: theclaw.registry.v1.ThreadService.Unsubscribe:output_type -> theclaw.registry.v1.UnsubscribeResponse
-	19, // 33: theclaw.registry.v1.ThreadService.GetThread:output_type -> theclaw.registry.v1.GetThreadResponse
-	21, // 34: theclaw.registry.v1.ThreadService.ListThreads:output_type -> theclaw.registry.v1.ListThreadsResponse
-	23, // 35: theclaw.registry.v1.ThreadService.WatchEvents:output_type -> theclaw.registry.v1.WatchEventsResponse
-	26, // [26:36] is the sub-list for method output_type
-	16, // [16:26] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	5,  // 1: theclaw.registry.v1.NewEvent.command:type_name -> theclaw.registry.v1.ChatCommand
+	1,  // 2: theclaw.registry.v1.PushEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	4,  // 3: theclaw.registry.v1.PushEventsRequest.events:type_name -> theclaw.registry.v1.NewEvent
+	25, // 4: theclaw.registry.v1.PushEventsResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	1,  // 5: theclaw.registry.v1.PeekEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	0,  // 6: theclaw.registry.v1.PeekEventsResponse.events:type_name -> theclaw.registry.v1.Event
+	1,  // 7: theclaw.registry.v1.PopEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	0,  // 8: theclaw.registry.v1.PopEventsResponse.events:type_name -> theclaw.registry.v1.Event
+	1,  // 9: theclaw.registry.v1.AckEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	1,  // 10: theclaw.registry.v1.SubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	1,  // 11: theclaw.registry.v1.UnsubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	1,  // 12: theclaw.registry.v1.GetThreadRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	19, // 13: theclaw.registry.v1.GetThreadResponse.subscriptions:type_name -> theclaw.registry.v1.Subscription
+	1,  // 14: theclaw.registry.v1.WatchEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	26, // 15: theclaw.registry.v1.WatchEventsRequest.heartbeat:type_name -> google.protobuf.Duration
+	0,  // 16: theclaw.registry.v1.WatchEventsResponse.events:type_name -> theclaw.registry.v1.Event
+	2,  // 17: theclaw.registry.v1.ThreadService.EnsureThread:input_type -> theclaw.registry.v1.EnsureThreadRequest
+	6,  // 18: theclaw.registry.v1.ThreadService.PushEvents:input_type -> theclaw.registry.v1.PushEventsRequest
+	8,  // 19: theclaw.registry.v1.ThreadService.PeekEvents:input_type -> theclaw.registry.v1.PeekEventsRequest
+	10, // 20: theclaw.registry.v1.ThreadService.PopEvents:input_type -> theclaw.registry.v1.PopEventsRequest
+	12, // 21: theclaw.registry.v1.ThreadService.AckEvents:input_type -> theclaw.registry.v1.AckEventsRequest
+	14, // 22: theclaw.registry.v1.ThreadService.Subscribe:input_type -> theclaw.registry.v1.SubscribeRequest
+	16, // 23: theclaw.registry.v1.ThreadService.Unsubscribe:input_type -> theclaw.registry.v1.UnsubscribeRequest
+	18, // 24: theclaw.registry.v1.ThreadService.GetThread:input_type -> theclaw.registry.v1.GetThreadRequest
+	21, // 25: theclaw.registry.v1.ThreadService.ListThreads:input_type -> theclaw.registry.v1.ListThreadsRequest
+	23, // 26: theclaw.registry.v1.ThreadService.WatchEvents:input_type -> theclaw.registry.v1.WatchEventsRequest
+	3,  // 27: theclaw.registry.v1.ThreadService.EnsureThread:output_type -> theclaw.registry.v1.EnsureThreadResponse
+	7,  // 28: theclaw.registry.v1.ThreadService.PushEvents:output_type -> theclaw.registry.v1.PushEventsResponse
+	9,  // 29: theclaw.registry.v1.ThreadService.PeekEvents:output_type -> theclaw.registry.v1.PeekEventsResponse
+	11, // 30: theclaw.registry.v1.ThreadService.PopEvents:output_type -> theclaw.registry.v1.PopEventsResponse
+	13, // 31: theclaw.registry.v1.ThreadService.AckEvents:output_type -> theclaw.registry.v1.AckEventsResponse
+	15, // 32: theclaw.registry.v1.ThreadService.Subscribe:output_type -> theclaw.registry.v1.SubscribeResponse
+	17, // 33: theclaw.registry.v1.ThreadService.Unsubscribe:output_type -> theclaw.registry.v1.UnsubscribeResponse
+	20, // 34: theclaw.registry.v1.ThreadService.GetThread:output_type -> theclaw.registry.v1.GetThreadResponse
+	22, // 35: theclaw.registry.v1.ThreadService.ListThreads:output_type -> theclaw.registry.v1.ListThreadsResponse
+	24, // 36: theclaw.registry.v1.ThreadService.WatchEvents:output_type -> theclaw.registry.v1.WatchEventsResponse
+	27, // [27:37] is the sub-list for method output_type
+	17, // [17:27] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_thread_proto_init() }
@@ -1783,14 +1855,14 @@ func file_theclaw_registry_v1_thread_proto_init() {
 	}
 	file_theclaw_registry_v1_thread_proto_msgTypes[0].OneofWrappers = []any{}
 	file_theclaw_registry_v1_thread_proto_msgTypes[4].OneofWrappers = []any{}
-	file_theclaw_registry_v1_thread_proto_msgTypes[18].OneofWrappers = []any{}
+	file_theclaw_registry_v1_thread_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_thread_proto_rawDesc), len(file_theclaw_registry_v1_thread_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -172,6 +172,8 @@ const (
 	StepKind_STEP_KIND_STEER StepKind = 3
 	// STEP_KIND_COMPACTION is a digest of a memory layer.
 	StepKind_STEP_KIND_COMPACTION StepKind = 4
+	// STEP_KIND_BLOCK is a part of an answer that was sent while the model was still writing.
+	StepKind_STEP_KIND_BLOCK StepKind = 5
 )
 
 // Enum value maps for StepKind.
@@ -182,6 +184,7 @@ var (
 		2: "STEP_KIND_TOOL",
 		3: "STEP_KIND_STEER",
 		4: "STEP_KIND_COMPACTION",
+		5: "STEP_KIND_BLOCK",
 	}
 	StepKind_value = map[string]int32{
 		"STEP_KIND_UNSPECIFIED": 0,
@@ -189,6 +192,7 @@ var (
 		"STEP_KIND_TOOL":        2,
 		"STEP_KIND_STEER":       3,
 		"STEP_KIND_COMPACTION":  4,
+		"STEP_KIND_BLOCK":       5,
 	}
 )
 
@@ -346,6 +350,8 @@ const (
 	QueueMode_QUEUE_MODE_COLLECT QueueMode = 2
 	// QUEUE_MODE_STEER puts them before the next model call of the running turn.
 	QueueMode_QUEUE_MODE_STEER QueueMode = 3
+	// QUEUE_MODE_INTERRUPT ends the running turn; the next one sees its message, too.
+	QueueMode_QUEUE_MODE_INTERRUPT QueueMode = 4
 )
 
 // Enum value maps for QueueMode.
@@ -355,12 +361,14 @@ var (
 		1: "QUEUE_MODE_FOLLOWUP",
 		2: "QUEUE_MODE_COLLECT",
 		3: "QUEUE_MODE_STEER",
+		4: "QUEUE_MODE_INTERRUPT",
 	}
 	QueueMode_value = map[string]int32{
 		"QUEUE_MODE_UNSPECIFIED": 0,
 		"QUEUE_MODE_FOLLOWUP":    1,
 		"QUEUE_MODE_COLLECT":     2,
 		"QUEUE_MODE_STEER":       3,
+		"QUEUE_MODE_INTERRUPT":   4,
 	}
 )
 
@@ -883,7 +891,7 @@ type ListProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// agent_id is required.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// thread_id of the conversation.
+	// thread_id of the conversation; empty: all of the agent.
 	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// id of one process; empty: all.
 	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
@@ -1439,7 +1447,11 @@ type PendingEvent struct {
 	ThreadId string `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// session_key of the conversation, where it was decided with the push; empty: it
 	// was routed by its source.
-	SessionKey    string `protobuf:"bytes,4,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	SessionKey string `protobuf:"bytes,4,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	// command that the event is; missing: it is a message.
+	Command *ChatCommand `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	// from_owner: who wrote it is an owner of the home. Only set with a command.
+	FromOwner     bool `protobuf:"varint,6,opt,name=from_owner,json=fromOwner,proto3" json:"from_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1500,6 +1512,20 @@ func (x *PendingEvent) GetSessionKey() string {
 		return x.SessionKey
 	}
 	return ""
+}
+
+func (x *PendingEvent) GetCommand() *ChatCommand {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *PendingEvent) GetFromOwner() bool {
+	if x != nil {
+		return x.FromOwner
+	}
+	return false
 }
 
 // Member is an event that is answered by the turn of another one, its leader.
@@ -1570,8 +1596,13 @@ type OpenBatchResponse struct {
 	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
 	// concurrency is the most turns of this agent at a time.
 	Concurrency int32 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
-	// queue_mode of the agent's conversations now.
-	QueueMode     QueueMode `protobuf:"varint,6,opt,name=queue_mode,json=queueMode,proto3,enum=theclaw.registry.v1.QueueMode" json:"queue_mode,omitempty"`
+	// queue_mode of the agent's conversations now, where no person chose another one.
+	QueueMode QueueMode `protobuf:"varint,6,opt,name=queue_mode,json=queueMode,proto3,enum=theclaw.registry.v1.QueueMode" json:"queue_mode,omitempty"`
+	// queue_debounce is how long a turn waits after the newest message of its conversation.
+	QueueDebounce *durationpb.Duration `protobuf:"bytes,7,opt,name=queue_debounce,json=queueDebounce,proto3" json:"queue_debounce,omitempty"`
+	// queue_cap is how many messages of one person may wait in a conversation of a chat
+	// platform before the oldest are put before the model in short. 0: any number.
+	QueueCap      int32 `protobuf:"varint,8,opt,name=queue_cap,json=queueCap,proto3" json:"queue_cap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1648,6 +1679,20 @@ func (x *OpenBatchResponse) GetQueueMode() QueueMode {
 	return QueueMode_QUEUE_MODE_UNSPECIFIED
 }
 
+func (x *OpenBatchResponse) GetQueueDebounce() *durationpb.Duration {
+	if x != nil {
+		return x.QueueDebounce
+	}
+	return nil
+}
+
+func (x *OpenBatchResponse) GetQueueCap() int32 {
+	if x != nil {
+		return x.QueueCap
+	}
+	return 0
+}
+
 // BeginTurnRequest claims an event.
 type BeginTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1667,6 +1712,9 @@ type BeginTurnRequest struct {
 	// to be answered by this turn (COLLECT). They count only at a claim that finds
 	// no step and no member journalled; the step steer:1 then holds them.
 	Members []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	// unread is how many of the event and its members, from the event on, waited beyond the
+	// cap of the queue: they are recorded as queue.drop of the agent says.
+	Unread int32 `protobuf:"varint,9,opt,name=unread,proto3" json:"unread,omitempty"`
 	// given_back is how the claim before ended, when this process had it under the same
 	// lease and lives: it is recorded as an attempt, and is no crash.
 	GivenBack     *FailedTry `protobuf:"bytes,8,opt,name=given_back,json=givenBack,proto3" json:"given_back,omitempty"`
@@ -1751,6 +1799,13 @@ func (x *BeginTurnRequest) GetMembers() []*Member {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *BeginTurnRequest) GetUnread() int32 {
+	if x != nil {
+		return x.Unread
+	}
+	return 0
 }
 
 func (x *BeginTurnRequest) GetGivenBack() *FailedTry {
@@ -1846,6 +1901,13 @@ type TurnConfig struct {
 	// external_guard says what is asked for where text from outside is part of the turn;
 	// missing: nothing is for that reason.
 	ExternalGuard *ExternalGuard `protobuf:"bytes,39,opt,name=external_guard,json=externalGuard,proto3" json:"external_guard,omitempty"`
+	// programs are those of the home that are tools; missing: there are none.
+	Programs *ProgramTools `protobuf:"bytes,37,opt,name=programs,proto3" json:"programs,omitempty"`
+	// queue_mode of the conversation.
+	QueueMode QueueMode `protobuf:"varint,45,opt,name=queue_mode,json=queueMode,proto3,enum=theclaw.registry.v1.QueueMode" json:"queue_mode,omitempty"`
+	// blocks says when a part of an answer is sent while the model is still writing; missing:
+	// the answer is sent at its end.
+	Blocks        *ReplyBlocks `protobuf:"bytes,38,opt,name=blocks,proto3" json:"blocks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2139,6 +2201,276 @@ func (x *TurnConfig) GetExternalGuard() *ExternalGuard {
 	return nil
 }
 
+func (x *TurnConfig) GetPrograms() *ProgramTools {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetQueueMode() QueueMode {
+	if x != nil {
+		return x.QueueMode
+	}
+	return QueueMode_QUEUE_MODE_UNSPECIFIED
+}
+
+func (x *TurnConfig) GetBlocks() *ReplyBlocks {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+// ReplyBlocks says where an answer that is being written is cut into messages.
+type ReplyBlocks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// min_chars is the shortest block that ends at a break point.
+	MinChars int32 `protobuf:"varint,1,opt,name=min_chars,json=minChars,proto3" json:"min_chars,omitempty"`
+	// max_chars is the longest block.
+	MaxChars int32 `protobuf:"varint,2,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"`
+	// break is the least break point that ends a block before max_chars: paragraph, newline or
+	// sentence.
+	Break string `protobuf:"bytes,3,opt,name=break,proto3" json:"break,omitempty"`
+	// idle is after how long without new text what is there is a block.
+	Idle          *durationpb.Duration `protobuf:"bytes,4,opt,name=idle,proto3" json:"idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyBlocks) Reset() {
+	*x = ReplyBlocks{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyBlocks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyBlocks) ProtoMessage() {}
+
+func (x *ReplyBlocks) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyBlocks.ProtoReflect.Descriptor instead.
+func (*ReplyBlocks) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReplyBlocks) GetMinChars() int32 {
+	if x != nil {
+		return x.MinChars
+	}
+	return 0
+}
+
+func (x *ReplyBlocks) GetMaxChars() int32 {
+	if x != nil {
+		return x.MaxChars
+	}
+	return 0
+}
+
+func (x *ReplyBlocks) GetBreak() string {
+	if x != nil {
+		return x.Break
+	}
+	return ""
+}
+
+func (x *ReplyBlocks) GetIdle() *durationpb.Duration {
+	if x != nil {
+		return x.Idle
+	}
+	return nil
+}
+
+// ProgramTools are the programs of a home that are tools.
+type ProgramTools struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// list has them, by name.
+	List []*ProgramTool `protobuf:"bytes,1,rep,name=list,proto3" json:"list,omitempty"`
+	// exec decides on those that run on the host, or with its network; missing: each call is
+	// asked for.
+	Exec          *ExecPolicy `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramTools) Reset() {
+	*x = ProgramTools{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramTools) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramTools) ProtoMessage() {}
+
+func (x *ProgramTools) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramTools.ProtoReflect.Descriptor instead.
+func (*ProgramTools) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ProgramTools) GetList() []*ProgramTool {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
+func (x *ProgramTools) GetExec() *ExecPolicy {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+// ProgramTool is a program that the model calls as a tool.
+type ProgramTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the tool.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// description is for the model.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// argv is the program with its arguments. Without stdin, {name} in a word stands for the
+	// value of the argument of that name.
+	Argv []string `protobuf:"bytes,3,rep,name=argv,proto3" json:"argv,omitempty"`
+	// schema of the arguments: JSON.
+	Schema string `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
+	// stdin gives the program the arguments as JSON.
+	Stdin bool `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// network of the host is open to the program.
+	Network bool `protobuf:"varint,6,opt,name=network,proto3" json:"network,omitempty"`
+	// network_hosts are the hosts that the program reaches by HTTP and HTTPS.
+	NetworkHosts []string `protobuf:"bytes,7,rep,name=network_hosts,json=networkHosts,proto3" json:"network_hosts,omitempty"`
+	// timeout after which it is killed.
+	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// class of a call: read, idempotent or effect.
+	Class         string `protobuf:"bytes,9,opt,name=class,proto3" json:"class,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramTool) Reset() {
+	*x = ProgramTool{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramTool) ProtoMessage() {}
+
+func (x *ProgramTool) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramTool.ProtoReflect.Descriptor instead.
+func (*ProgramTool) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ProgramTool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProgramTool) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *ProgramTool) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *ProgramTool) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *ProgramTool) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *ProgramTool) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *ProgramTool) GetNetworkHosts() []string {
+	if x != nil {
+		return x.NetworkHosts
+	}
+	return nil
+}
+
+func (x *ProgramTool) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *ProgramTool) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
 // Sandbox is the place where programs and the file tools of a turn work.
 type Sandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2153,14 +2485,16 @@ type Sandbox struct {
 	// work in the workspace.
 	Access string `protobuf:"bytes,4,opt,name=access,proto3" json:"access,omitempty"`
 	// scratch is the absolute scratch directory; empty: the turn has none.
-	Scratch       string `protobuf:"bytes,5,opt,name=scratch,proto3" json:"scratch,omitempty"`
+	Scratch string `protobuf:"bytes,5,opt,name=scratch,proto3" json:"scratch,omitempty"`
+	// docker is the container in which programs run; missing: they run in the built-in sandbox.
+	Docker        *DockerSandbox `protobuf:"bytes,6,opt,name=docker,proto3" json:"docker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2506,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2519,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Sandbox) GetMode() string {
@@ -2223,6 +2557,194 @@ func (x *Sandbox) GetScratch() string {
 	return ""
 }
 
+func (x *Sandbox) GetDocker() *DockerSandbox {
+	if x != nil {
+		return x.Docker
+	}
+	return nil
+}
+
+// DockerSandbox is a container that a runner makes with the program docker.
+type DockerSandbox struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// container is its name.
+	Container string `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	// shared means that several agents use it.
+	Shared bool `protobuf:"varint,2,opt,name=shared,proto3" json:"shared,omitempty"`
+	// image is never pulled.
+	Image string `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`
+	// workdir is where programs see the working directory of the turn.
+	Workdir string `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`
+	// read_only_root makes all but the mounted and temporary directories read-only.
+	ReadOnlyRoot bool `protobuf:"varint,5,opt,name=read_only_root,json=readOnlyRoot,proto3" json:"read_only_root,omitempty"`
+	// network is none, or a network of docker.
+	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
+	// user, or user:group; empty: the owner of the working directory.
+	User string `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
+	// cap_drop are capabilities that programs do not have.
+	CapDrop []string `protobuf:"bytes,8,rep,name=cap_drop,json=capDrop,proto3" json:"cap_drop,omitempty"`
+	// env are variables of all programs.
+	Env map[string]string `protobuf:"bytes,9,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// memory is a size such as 512m; empty: no limit.
+	Memory string `protobuf:"bytes,10,opt,name=memory,proto3" json:"memory,omitempty"`
+	// cpus is a decimal number; empty: no limit.
+	Cpus string `protobuf:"bytes,11,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// seccomp_profile is a file on the machine of the runner; empty: that of docker.
+	SeccompProfile string `protobuf:"bytes,12,opt,name=seccomp_profile,json=seccompProfile,proto3" json:"seccomp_profile,omitempty"`
+	// apparmor_profile is a name; empty: that of docker.
+	ApparmorProfile string `protobuf:"bytes,13,opt,name=apparmor_profile,json=apparmorProfile,proto3" json:"apparmor_profile,omitempty"`
+	// binds are SOURCE:TARGET or SOURCE:TARGET:ro.
+	Binds []string `protobuf:"bytes,14,rep,name=binds,proto3" json:"binds,omitempty"`
+	// prune_idle is after how long without a command it is removed.
+	PruneIdle *durationpb.Duration `protobuf:"bytes,15,opt,name=prune_idle,json=pruneIdle,proto3" json:"prune_idle,omitempty"`
+	// prune_max_age is after how long it is removed.
+	PruneMaxAge   *durationpb.Duration `protobuf:"bytes,16,opt,name=prune_max_age,json=pruneMaxAge,proto3" json:"prune_max_age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DockerSandbox) Reset() {
+	*x = DockerSandbox{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DockerSandbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DockerSandbox) ProtoMessage() {}
+
+func (x *DockerSandbox) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DockerSandbox.ProtoReflect.Descriptor instead.
+func (*DockerSandbox) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DockerSandbox) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *DockerSandbox) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetWorkdir() string {
+	if x != nil {
+		return x.Workdir
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetReadOnlyRoot() bool {
+	if x != nil {
+		return x.ReadOnlyRoot
+	}
+	return false
+}
+
+func (x *DockerSandbox) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetCapDrop() []string {
+	if x != nil {
+		return x.CapDrop
+	}
+	return nil
+}
+
+func (x *DockerSandbox) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *DockerSandbox) GetMemory() string {
+	if x != nil {
+		return x.Memory
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetCpus() string {
+	if x != nil {
+		return x.Cpus
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetSeccompProfile() string {
+	if x != nil {
+		return x.SeccompProfile
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetApparmorProfile() string {
+	if x != nil {
+		return x.ApparmorProfile
+	}
+	return ""
+}
+
+func (x *DockerSandbox) GetBinds() []string {
+	if x != nil {
+		return x.Binds
+	}
+	return nil
+}
+
+func (x *DockerSandbox) GetPruneIdle() *durationpb.Duration {
+	if x != nil {
+		return x.PruneIdle
+	}
+	return nil
+}
+
+func (x *DockerSandbox) GetPruneMaxAge() *durationpb.Duration {
+	if x != nil {
+		return x.PruneMaxAge
+	}
+	return nil
+}
+
 // Elevated decides on commands that ask to run outside of the sandbox.
 type Elevated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2239,7 +2761,7 @@ type Elevated struct {
 
 func (x *Elevated) Reset() {
 	*x = Elevated{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2773,7 @@ func (x *Elevated) String() string {
 func (*Elevated) ProtoMessage() {}
 
 func (x *Elevated) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2786,7 @@ func (x *Elevated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elevated.ProtoReflect.Descriptor instead.
 func (*Elevated) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Elevated) GetMode() string {
@@ -2304,7 +2826,7 @@ type ExternalGuard struct {
 
 func (x *ExternalGuard) Reset() {
 	*x = ExternalGuard{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2838,7 @@ func (x *ExternalGuard) String() string {
 func (*ExternalGuard) ProtoMessage() {}
 
 func (x *ExternalGuard) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2851,7 @@ func (x *ExternalGuard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalGuard.ProtoReflect.Descriptor instead.
 func (*ExternalGuard) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExternalGuard) GetHost() bool {
@@ -2396,7 +2918,7 @@ type McpServer struct {
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2930,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2943,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *McpServer) GetName() string {
@@ -2548,7 +3070,7 @@ type ProcessLimits struct {
 
 func (x *ProcessLimits) Reset() {
 	*x = ProcessLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +3082,7 @@ func (x *ProcessLimits) String() string {
 func (*ProcessLimits) ProtoMessage() {}
 
 func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +3095,7 @@ func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
 func (*ProcessLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProcessLimits) GetMax() int32 {
@@ -2628,7 +3150,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +3162,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +3175,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -2699,7 +3221,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +3233,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +3246,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Secret) GetName() string {
@@ -2771,7 +3293,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +3305,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +3318,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -2864,7 +3386,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3398,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3411,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -2937,7 +3459,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3471,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3484,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -3032,7 +3554,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3566,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3579,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -3139,7 +3661,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3673,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3686,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -3231,7 +3753,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3765,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3778,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -3293,7 +3815,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3827,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3840,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -3348,7 +3870,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3882,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3895,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ContextFile) GetName() string {
@@ -3401,7 +3923,8 @@ type BeginTurnResponse struct {
 	Inbound *Event `protobuf:"bytes,3,opt,name=inbound,proto3" json:"inbound,omitempty"`
 	// steps journalled before, in order.
 	Steps []*Step `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
-	// tail holds the newest message events up to inbound, in rising id.
+	// tail holds the newest message events up to inbound, in rising id; behind them are the newest
+	// records of subtype context since the last reply, in rising id.
 	Tail []*Event `protobuf:"bytes,5,rep,name=tail,proto3" json:"tail,omitempty"`
 	// files of the prompt in their order; absent ones are left out.
 	Files []*ContextFile `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
@@ -3430,14 +3953,19 @@ type BeginTurnResponse struct {
 	// the model. 0: it is the whole thread.
 	EpochFromId int64 `protobuf:"varint,17,opt,name=epoch_from_id,json=epochFromId,proto3" json:"epoch_from_id,omitempty"`
 	// session_key of the conversation; empty: it has none.
-	SessionKey    string `protobuf:"bytes,18,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	SessionKey string `protobuf:"bytes,18,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	// command that the turn answers, without a model; missing: it answers a message. The
+	// text after /new is one.
+	Command *ChatCommand `protobuf:"bytes,19,opt,name=command,proto3" json:"command,omitempty"`
+	// answer of a command that the claim has carried out; empty: the runner carries it out.
+	Answer        string `protobuf:"bytes,20,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3449,7 +3977,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3462,7 +3990,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -3591,6 +4119,20 @@ func (x *BeginTurnResponse) GetSessionKey() string {
 	return ""
 }
 
+func (x *BeginTurnResponse) GetCommand() *ChatCommand {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *BeginTurnResponse) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
 // FailedTry is a model try that gave no answer.
 type FailedTry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3613,7 +4155,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +4167,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +4180,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -3705,7 +4247,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +4259,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +4272,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -3808,7 +4350,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +4362,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +4375,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -3918,15 +4460,17 @@ type Saying struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// step_key of the step that says it.
 	StepKey string `protobuf:"bytes,1,opt,name=step_key,json=stepKey,proto3" json:"step_key,omitempty"`
-	// text of the message.
-	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// text of the message; empty only with a file.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// file that goes with it; WriteMedia has stored it.
+	File          *Media `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4482,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4495,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -3968,6 +4512,13 @@ func (x *Saying) GetText() string {
 	return ""
 }
 
+func (x *Saying) GetFile() *Media {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
 // RecordStepResponse reports the journal's state.
 type RecordStepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3981,7 +4532,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4544,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4557,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -4057,7 +4608,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4620,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4633,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -4184,7 +4735,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +4747,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4760,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -4248,7 +4799,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4811,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4824,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -4334,7 +4885,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4897,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4910,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -4518,13 +5069,15 @@ type Turn struct {
 	ProviderId string `protobuf:"bytes,26,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
 	// binding_revision that decided; 0: no binding was asked.
 	BindingRevision int64 `protobuf:"varint,27,opt,name=binding_revision,json=bindingRevision,proto3" json:"binding_revision,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// command that the event is; missing: it is a message.
+	Command       *ChatCommand `protobuf:"bytes,28,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +5089,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +5102,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -4741,6 +5294,13 @@ func (x *Turn) GetBindingRevision() int64 {
 	return 0
 }
 
+func (x *Turn) GetCommand() *ChatCommand {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
 // GetTurnRequest names an event.
 type GetTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4751,14 +5311,16 @@ type GetTurnRequest struct {
 	// key or run id of the event; empty when inbox_id is given.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// wait for the fate this long before answering; 0 answers at once.
-	Wait          *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	// with_reply answers the text of the reply, too.
+	WithReply     bool `protobuf:"varint,5,opt,name=with_reply,json=withReply,proto3" json:"with_reply,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +5332,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +5345,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -4814,18 +5376,28 @@ func (x *GetTurnRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetTurnRequest) GetWithReply() bool {
+	if x != nil {
+		return x.WithReply
+	}
+	return false
+}
+
 // GetTurnResponse is the account.
 type GetTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// turn asked for.
-	Turn          *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	Turn *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// reply is the text of the reply, of a merged message that of the one it was merged
+	// into; empty before there is one, and unless asked for.
+	Reply         string `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +5409,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +5422,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -4858,6 +5430,13 @@ func (x *GetTurnResponse) GetTurn() *Turn {
 		return x.Turn
 	}
 	return nil
+}
+
+func (x *GetTurnResponse) GetReply() string {
+	if x != nil {
+		return x.Reply
+	}
+	return ""
 }
 
 // ListTurnsRequest asks for a page.
@@ -4882,7 +5461,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4894,7 +5473,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4907,7 +5486,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -4965,7 +5544,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4977,7 +5556,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4990,7 +5569,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -5020,7 +5599,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5611,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5624,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -5073,7 +5652,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5664,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5677,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -5121,7 +5700,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5133,7 +5712,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5146,7 +5725,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -5172,7 +5751,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5763,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5776,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -5222,7 +5801,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5234,7 +5813,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5247,7 +5826,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -5313,7 +5892,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5904,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5917,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -5396,7 +5975,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5408,7 +5987,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5421,7 +6000,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -5483,7 +6062,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5495,7 +6074,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5508,7 +6087,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -5643,7 +6222,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5655,7 +6234,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5668,7 +6247,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -5698,7 +6277,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +6289,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +6302,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -5756,7 +6335,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5768,7 +6347,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +6360,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -5821,7 +6400,7 @@ type GetTurnConfigRequest struct {
 
 func (x *GetTurnConfigRequest) Reset() {
 	*x = GetTurnConfigRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +6412,7 @@ func (x *GetTurnConfigRequest) String() string {
 func (*GetTurnConfigRequest) ProtoMessage() {}
 
 func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +6425,7 @@ func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetTurnConfigRequest) GetAgentId() string {
@@ -5883,7 +6462,7 @@ type GetTurnConfigResponse struct {
 
 func (x *GetTurnConfigResponse) Reset() {
 	*x = GetTurnConfigResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5895,7 +6474,7 @@ func (x *GetTurnConfigResponse) String() string {
 func (*GetTurnConfigResponse) ProtoMessage() {}
 
 func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5908,7 +6487,7 @@ func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetTurnConfigResponse) GetConfig() *TurnConfig {
@@ -5944,7 +6523,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5956,7 +6535,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5969,7 +6548,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{57}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -6016,7 +6595,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6028,7 +6607,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6041,14 +6620,14 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{58}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{62}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a\x1ftheclaw/registry/v1/media.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
 	"\aProcess\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12%\n" +
 	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12#\n" +
@@ -6066,11 +6645,10 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03key\x12\x19\n" +
 	"\binbox_id\x18\x04 \x01(\x03R\ainboxId\"O\n" +
 	"\x15RecordProcessResponse\x126\n" +
-	"\aprocess\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.ProcessR\aprocess\"~\n" +
+	"\aprocess\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.ProcessR\aprocess\"|\n" +
 	"\x14ListProcessesRequest\x12$\n" +
-	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
-	"\tthread_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x17\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12%\n" +
+	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12\x17\n" +
 	"\x02id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\"S\n" +
 	"\x15ListProcessesResponse\x12:\n" +
 	"\tprocesses\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.ProcessR\tprocesses\"\x97\x01\n" +
@@ -6115,17 +6693,20 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x05limit\x120\n" +
 	"\x04logs\x18\x04 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x126\n" +
-	"\tset_aside\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"\x90\x01\n" +
+	"\tset_aside\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"\xeb\x01\n" +
 	"\fPendingEvent\x120\n" +
 	"\x05event\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.EventR\x05event\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
 	"\tthread_id\x18\x03 \x01(\tR\bthreadId\x12\x1f\n" +
 	"\vsession_key\x18\x04 \x01(\tR\n" +
-	"sessionKey\"J\n" +
+	"sessionKey\x12:\n" +
+	"\acommand\x18\x05 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12\x1d\n" +
+	"\n" +
+	"from_owner\x18\x06 \x01(\bR\tfromOwner\"J\n" +
 	"\x06Member\x12\"\n" +
 	"\binbox_id\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
 	"\x03key\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x03key\"\xfb\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x03key\"\xda\x02\n" +
 	"\x11OpenBatchResponse\x129\n" +
 	"\x06events\x18\x01 \x03(\v2!.theclaw.registry.v1.PendingEventR\x06events\x12\x17\n" +
 	"\ahead_id\x18\x02 \x01(\x03R\x06headId\x12\x1d\n" +
@@ -6134,7 +6715,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12 \n" +
 	"\vconcurrency\x18\x05 \x01(\x05R\vconcurrency\x12=\n" +
 	"\n" +
-	"queue_mode\x18\x06 \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\"\xeb\x02\n" +
+	"queue_mode\x18\x06 \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\x12@\n" +
+	"\x0equeue_debounce\x18\a \x01(\v2\x19.google.protobuf.DurationR\rqueueDebounce\x12\x1b\n" +
+	"\tqueue_cap\x18\b \x01(\x05R\bqueueCap\"\x90\x03\n" +
 	"\x10BeginTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
 	"\binbox_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
@@ -6143,10 +6726,12 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tthread_id\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
-	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
-	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
+	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12@\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\amembers\x12\"\n" +
+	"\x06unread\x18\t \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x06unread\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xc0\r\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xf8\x0e\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -6193,13 +6778,58 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x03mcp\x18# \x03(\v2\x1e.theclaw.registry.v1.McpServerR\x03mcp\x126\n" +
 	"\asandbox\x18$ \x01(\v2\x1c.theclaw.registry.v1.SandboxR\asandbox\x129\n" +
 	"\belevated\x18\x1e \x01(\v2\x1d.theclaw.registry.v1.ElevatedR\belevated\x12I\n" +
-	"\x0eexternal_guard\x18' \x01(\v2\".theclaw.registry.v1.ExternalGuardR\rexternalGuard\"w\n" +
+	"\x0eexternal_guard\x18' \x01(\v2\".theclaw.registry.v1.ExternalGuardR\rexternalGuard\x12=\n" +
+	"\bprograms\x18% \x01(\v2!.theclaw.registry.v1.ProgramToolsR\bprograms\x12=\n" +
+	"\n" +
+	"queue_mode\x18- \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\x128\n" +
+	"\x06blocks\x18& \x01(\v2 .theclaw.registry.v1.ReplyBlocksR\x06blocks\"\x8c\x01\n" +
+	"\vReplyBlocks\x12\x1b\n" +
+	"\tmin_chars\x18\x01 \x01(\x05R\bminChars\x12\x1b\n" +
+	"\tmax_chars\x18\x02 \x01(\x05R\bmaxChars\x12\x14\n" +
+	"\x05break\x18\x03 \x01(\tR\x05break\x12-\n" +
+	"\x04idle\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04idle\"y\n" +
+	"\fProgramTools\x124\n" +
+	"\x04list\x18\x01 \x03(\v2 .theclaw.registry.v1.ProgramToolR\x04list\x123\n" +
+	"\x04exec\x18\x02 \x01(\v2\x1f.theclaw.registry.v1.ExecPolicyR\x04exec\"\x8f\x02\n" +
+	"\vProgramTool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
+	"\x04argv\x18\x03 \x03(\tR\x04argv\x12\x16\n" +
+	"\x06schema\x18\x04 \x01(\tR\x06schema\x12\x14\n" +
+	"\x05stdin\x18\x05 \x01(\bR\x05stdin\x12\x18\n" +
+	"\anetwork\x18\x06 \x01(\bR\anetwork\x12#\n" +
+	"\rnetwork_hosts\x18\a \x03(\tR\fnetworkHosts\x123\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
+	"\x05class\x18\t \x01(\tR\x05class\"\xb3\x01\n" +
 	"\aSandbox\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
 	"\x06access\x18\x04 \x01(\tR\x06access\x12\x18\n" +
-	"\ascratch\x18\x05 \x01(\tR\ascratch\"m\n" +
+	"\ascratch\x18\x05 \x01(\tR\ascratch\x12:\n" +
+	"\x06docker\x18\x06 \x01(\v2\".theclaw.registry.v1.DockerSandboxR\x06docker\"\xea\x04\n" +
+	"\rDockerSandbox\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x16\n" +
+	"\x06shared\x18\x02 \x01(\bR\x06shared\x12\x14\n" +
+	"\x05image\x18\x03 \x01(\tR\x05image\x12\x18\n" +
+	"\aworkdir\x18\x04 \x01(\tR\aworkdir\x12$\n" +
+	"\x0eread_only_root\x18\x05 \x01(\bR\freadOnlyRoot\x12\x18\n" +
+	"\anetwork\x18\x06 \x01(\tR\anetwork\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x19\n" +
+	"\bcap_drop\x18\b \x03(\tR\acapDrop\x12=\n" +
+	"\x03env\x18\t \x03(\v2+.theclaw.registry.v1.DockerSandbox.EnvEntryR\x03env\x12\x16\n" +
+	"\x06memory\x18\n" +
+	" \x01(\tR\x06memory\x12\x12\n" +
+	"\x04cpus\x18\v \x01(\tR\x04cpus\x12'\n" +
+	"\x0fseccomp_profile\x18\f \x01(\tR\x0eseccompProfile\x12)\n" +
+	"\x10apparmor_profile\x18\r \x01(\tR\x0fapparmorProfile\x12\x14\n" +
+	"\x05binds\x18\x0e \x03(\tR\x05binds\x128\n" +
+	"\n" +
+	"prune_idle\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tpruneIdle\x12=\n" +
+	"\rprune_max_age\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\vpruneMaxAge\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
 	"\bElevated\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x18\n" +
 	"\aallowed\x18\x02 \x01(\bR\aallowed\x123\n" +
@@ -6306,7 +6936,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\tR\x05usage\";\n" +
 	"\vContextFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xe1\x06\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xb5\a\n" +
 	"\x11BeginTurnResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.theclaw.registry.v1.BeginTurnOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x124\n" +
@@ -6330,7 +6960,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"session_id\x18\x10 \x01(\tR\tsessionId\x12\"\n" +
 	"\repoch_from_id\x18\x11 \x01(\x03R\vepochFromId\x12\x1f\n" +
 	"\vsession_key\x18\x12 \x01(\tR\n" +
-	"sessionKey\"\xc8\x01\n" +
+	"sessionKey\x12:\n" +
+	"\acommand\x18\x13 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12\x16\n" +
+	"\x06answer\x18\x14 \x01(\tR\x06answer\"\xc8\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
@@ -6360,10 +6992,11 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\x12:\n" +
 	"\x04says\x18\n" +
 	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\x12\x14\n" +
-	"\x05waits\x18\v \x01(\bR\x05waits\"K\n" +
+	"\x05waits\x18\v \x01(\bR\x05waits\"r\n" +
 	"\x06Saying\x12$\n" +
-	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x1b\n" +
-	"\x04text\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04text\"l\n" +
+	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12.\n" +
+	"\x04file\x18\x03 \x01(\v2\x1a.theclaw.registry.v1.MediaR\x04file\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
 	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xf2\x03\n" +
@@ -6411,7 +7044,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xbb\b\n" +
+	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xf7\b\n" +
 	"\x04Turn\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x10\n" +
@@ -6444,14 +7077,18 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\aaccount\x18\x19 \x01(\tR\aaccount\x12\x1f\n" +
 	"\vprovider_id\x18\x1a \x01(\tR\n" +
 	"providerId\x12)\n" +
-	"\x10binding_revision\x18\x1b \x01(\x03R\x0fbindingRevision\"\x9c\x01\n" +
+	"\x10binding_revision\x18\x1b \x01(\x03R\x0fbindingRevision\x12:\n" +
+	"\acommand\x18\x1c \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\"\xbb\x01\n" +
 	"\x0eGetTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x1a\n" +
 	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03key\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"@\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1d\n" +
+	"\n" +
+	"with_reply\x18\x05 \x01(\bR\twithReply\"V\n" +
 	"\x0fGetTurnResponse\x12-\n" +
-	"\x04turn\x18\x01 \x01(\v2\x19.theclaw.registry.v1.TurnR\x04turn\"\xee\x01\n" +
+	"\x04turn\x18\x01 \x01(\v2\x19.theclaw.registry.v1.TurnR\x04turn\x12\x14\n" +
+	"\x05reply\x18\x02 \x01(\tR\x05reply\"\xee\x01\n" +
 	"\x10ListTurnsRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12-\n" +
 	"\x04fate\x18\x02 \x01(\x0e2\x19.theclaw.registry.v1.FateR\x04fate\x12'\n" +
@@ -6558,13 +7195,14 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vFATE_MERGED\x10\x03\x12\x10\n" +
 	"\fFATE_ABORTED\x10\x04\x12\r\n" +
 	"\tFATE_DEAD\x10\x05\x12\x16\n" +
-	"\x12FATE_NOT_A_MESSAGE\x10\x06*}\n" +
+	"\x12FATE_NOT_A_MESSAGE\x10\x06*\x92\x01\n" +
 	"\bStepKind\x12\x19\n" +
 	"\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTEP_KIND_MODEL\x10\x01\x12\x12\n" +
 	"\x0eSTEP_KIND_TOOL\x10\x02\x12\x13\n" +
 	"\x0fSTEP_KIND_STEER\x10\x03\x12\x18\n" +
-	"\x14STEP_KIND_COMPACTION\x10\x04*l\n" +
+	"\x14STEP_KIND_COMPACTION\x10\x04\x12\x13\n" +
+	"\x0fSTEP_KIND_BLOCK\x10\x05*l\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STEP_STATE_INTENT\x10\x01\x12\x13\n" +
@@ -6574,12 +7212,13 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x16TOOL_CLASS_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_CLASS_READ\x10\x01\x12\x19\n" +
 	"\x15TOOL_CLASS_IDEMPOTENT\x10\x02\x12\x15\n" +
-	"\x11TOOL_CLASS_EFFECT\x10\x03*n\n" +
+	"\x11TOOL_CLASS_EFFECT\x10\x03*\x88\x01\n" +
 	"\tQueueMode\x12\x1a\n" +
 	"\x16QUEUE_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13QUEUE_MODE_FOLLOWUP\x10\x01\x12\x16\n" +
 	"\x12QUEUE_MODE_COLLECT\x10\x02\x12\x14\n" +
-	"\x10QUEUE_MODE_STEER\x10\x03*\x83\x01\n" +
+	"\x10QUEUE_MODE_STEER\x10\x03\x12\x18\n" +
+	"\x14QUEUE_MODE_INTERRUPT\x10\x04*\x83\x01\n" +
 	"\tTurnState\x12\x1a\n" +
 	"\x16TURN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TURN_STATE_QUEUED\x10\x01\x12\x16\n" +
@@ -6638,7 +7277,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
 	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
@@ -6664,64 +7303,71 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*OpenBatchResponse)(nil),        // 21: theclaw.registry.v1.OpenBatchResponse
 	(*BeginTurnRequest)(nil),         // 22: theclaw.registry.v1.BeginTurnRequest
 	(*TurnConfig)(nil),               // 23: theclaw.registry.v1.TurnConfig
-	(*Sandbox)(nil),                  // 24: theclaw.registry.v1.Sandbox
-	(*Elevated)(nil),                 // 25: theclaw.registry.v1.Elevated
-	(*ExternalGuard)(nil),            // 26: theclaw.registry.v1.ExternalGuard
-	(*McpServer)(nil),                // 27: theclaw.registry.v1.McpServer
-	(*ProcessLimits)(nil),            // 28: theclaw.registry.v1.ProcessLimits
-	(*WebSearch)(nil),                // 29: theclaw.registry.v1.WebSearch
-	(*Secret)(nil),                   // 30: theclaw.registry.v1.Secret
-	(*ToolLimits)(nil),               // 31: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 32: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 33: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 34: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 35: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 36: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 37: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 38: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 39: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 40: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 41: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 42: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 43: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 44: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 45: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 46: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 47: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 48: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 49: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 50: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 51: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 52: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 53: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 54: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 55: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 56: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 57: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 58: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 59: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 60: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 61: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 62: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 63: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 64: theclaw.registry.v1.GetMemoryResponse
-	(*GetTurnConfigRequest)(nil),     // 65: theclaw.registry.v1.GetTurnConfigRequest
-	(*GetTurnConfigResponse)(nil),    // 66: theclaw.registry.v1.GetTurnConfigResponse
-	(*WithdrawTurnRequest)(nil),      // 67: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 68: theclaw.registry.v1.WithdrawTurnResponse
-	nil,                              // 69: theclaw.registry.v1.McpServer.EnvEntry
-	nil,                              // 70: theclaw.registry.v1.McpServer.HeadersEntry
-	nil,                              // 71: theclaw.registry.v1.McpServer.ClassesEntry
-	(*timestamppb.Timestamp)(nil),    // 72: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 73: google.protobuf.Duration
-	(*ExecUse)(nil),                  // 74: theclaw.registry.v1.ExecUse
-	(*Event)(nil),                    // 75: theclaw.registry.v1.Event
-	(*ExecPolicy)(nil),               // 76: theclaw.registry.v1.ExecPolicy
+	(*ReplyBlocks)(nil),              // 24: theclaw.registry.v1.ReplyBlocks
+	(*ProgramTools)(nil),             // 25: theclaw.registry.v1.ProgramTools
+	(*ProgramTool)(nil),              // 26: theclaw.registry.v1.ProgramTool
+	(*Sandbox)(nil),                  // 27: theclaw.registry.v1.Sandbox
+	(*DockerSandbox)(nil),            // 28: theclaw.registry.v1.DockerSandbox
+	(*Elevated)(nil),                 // 29: theclaw.registry.v1.Elevated
+	(*ExternalGuard)(nil),            // 30: theclaw.registry.v1.ExternalGuard
+	(*McpServer)(nil),                // 31: theclaw.registry.v1.McpServer
+	(*ProcessLimits)(nil),            // 32: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 33: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 34: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 35: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 36: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 37: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 38: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 39: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 40: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 41: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 42: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 43: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 44: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 45: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 46: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 47: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 48: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 49: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 50: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 51: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 52: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 53: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 54: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 55: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 56: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 57: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 58: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 59: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 60: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 61: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 62: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 63: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 64: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 65: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 66: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 67: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 68: theclaw.registry.v1.GetMemoryResponse
+	(*GetTurnConfigRequest)(nil),     // 69: theclaw.registry.v1.GetTurnConfigRequest
+	(*GetTurnConfigResponse)(nil),    // 70: theclaw.registry.v1.GetTurnConfigResponse
+	(*WithdrawTurnRequest)(nil),      // 71: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 72: theclaw.registry.v1.WithdrawTurnResponse
+	nil,                              // 73: theclaw.registry.v1.DockerSandbox.EnvEntry
+	nil,                              // 74: theclaw.registry.v1.McpServer.EnvEntry
+	nil,                              // 75: theclaw.registry.v1.McpServer.HeadersEntry
+	nil,                              // 76: theclaw.registry.v1.McpServer.ClassesEntry
+	(*timestamppb.Timestamp)(nil),    // 77: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 78: google.protobuf.Duration
+	(*ExecUse)(nil),                  // 79: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 80: theclaw.registry.v1.Event
+	(*ChatCommand)(nil),              // 81: theclaw.registry.v1.ChatCommand
+	(*ExecPolicy)(nil),               // 82: theclaw.registry.v1.ExecPolicy
+	(*Media)(nil),                    // 83: theclaw.registry.v1.Media
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
-	72,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	72,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	77,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	77,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
 	10,  // 3: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
 	10,  // 4: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
 	10,  // 5: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
@@ -6729,138 +7375,154 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	4,   // 7: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	3,   // 8: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	73,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	72,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	74,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	78,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	77,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	79,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
 	17,  // 13: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	73,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	73,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	75,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	19,  // 17: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	5,   // 18: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	17,  // 19: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 20: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	40,  // 21: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	73,  // 22: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	73,  // 23: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	34,  // 24: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	33,  // 25: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	32,  // 26: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	32,  // 27: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	76,  // 28: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	28,  // 29: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	73,  // 30: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
-	29,  // 31: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	30,  // 32: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	31,  // 33: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	27,  // 34: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
-	24,  // 35: theclaw.registry.v1.TurnConfig.sandbox:type_name -> theclaw.registry.v1.Sandbox
-	25,  // 36: theclaw.registry.v1.TurnConfig.elevated:type_name -> theclaw.registry.v1.Elevated
-	26,  // 37: theclaw.registry.v1.TurnConfig.external_guard:type_name -> theclaw.registry.v1.ExternalGuard
-	76,  // 38: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	69,  // 39: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
-	70,  // 40: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
-	71,  // 41: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
-	73,  // 42: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
-	73,  // 43: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	73,  // 44: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	73,  // 45: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	73,  // 46: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	73,  // 47: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 48: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 49: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	73,  // 50: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	75,  // 51: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 52: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	75,  // 53: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	38,  // 54: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 55: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	73,  // 56: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	35,  // 57: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	37,  // 58: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	46,  // 59: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	73,  // 60: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	72,  // 61: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	73,  // 62: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 63: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	40,  // 64: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 65: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 66: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	43,  // 67: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	16,  // 68: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 69: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 70: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 71: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	40,  // 72: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 73: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 74: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	72,  // 75: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	72,  // 76: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	72,  // 77: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 78: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 79: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	72,  // 80: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	72,  // 81: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	72,  // 82: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	72,  // 83: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 84: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 85: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	48,  // 86: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	41,  // 87: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	73,  // 88: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	49,  // 89: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 90: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	49,  // 91: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	72,  // 92: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 93: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	59,  // 94: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 95: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 96: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	73,  // 97: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	36,  // 98: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 99: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	35,  // 100: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	36,  // 101: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	35,  // 102: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	36,  // 103: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	37,  // 104: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	23,  // 105: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	17,  // 106: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 107: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 108: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	42,  // 109: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	45,  // 110: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	50,  // 111: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	52,  // 112: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	58,  // 113: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	54,  // 114: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	67,  // 115: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	56,  // 116: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	61,  // 117: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	63,  // 118: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	65,  // 119: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
-	11,  // 120: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 121: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 122: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	39,  // 123: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	44,  // 124: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	47,  // 125: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	51,  // 126: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	53,  // 127: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	60,  // 128: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	55,  // 129: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	68,  // 130: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	57,  // 131: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	62,  // 132: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	64,  // 133: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	66,  // 134: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
-	12,  // 135: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 136: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	122, // [122:137] is the sub-list for method output_type
-	107, // [107:122] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	78,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	78,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	80,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	81,  // 17: theclaw.registry.v1.PendingEvent.command:type_name -> theclaw.registry.v1.ChatCommand
+	19,  // 18: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	5,   // 19: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	78,  // 20: theclaw.registry.v1.OpenBatchResponse.queue_debounce:type_name -> google.protobuf.Duration
+	17,  // 21: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 22: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	44,  // 23: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	78,  // 24: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	78,  // 25: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	38,  // 26: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	37,  // 27: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	36,  // 28: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	36,  // 29: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	82,  // 30: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	32,  // 31: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	78,  // 32: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	33,  // 33: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	34,  // 34: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	35,  // 35: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	31,  // 36: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
+	27,  // 37: theclaw.registry.v1.TurnConfig.sandbox:type_name -> theclaw.registry.v1.Sandbox
+	29,  // 38: theclaw.registry.v1.TurnConfig.elevated:type_name -> theclaw.registry.v1.Elevated
+	30,  // 39: theclaw.registry.v1.TurnConfig.external_guard:type_name -> theclaw.registry.v1.ExternalGuard
+	25,  // 40: theclaw.registry.v1.TurnConfig.programs:type_name -> theclaw.registry.v1.ProgramTools
+	5,   // 41: theclaw.registry.v1.TurnConfig.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	24,  // 42: theclaw.registry.v1.TurnConfig.blocks:type_name -> theclaw.registry.v1.ReplyBlocks
+	78,  // 43: theclaw.registry.v1.ReplyBlocks.idle:type_name -> google.protobuf.Duration
+	26,  // 44: theclaw.registry.v1.ProgramTools.list:type_name -> theclaw.registry.v1.ProgramTool
+	82,  // 45: theclaw.registry.v1.ProgramTools.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	78,  // 46: theclaw.registry.v1.ProgramTool.timeout:type_name -> google.protobuf.Duration
+	28,  // 47: theclaw.registry.v1.Sandbox.docker:type_name -> theclaw.registry.v1.DockerSandbox
+	73,  // 48: theclaw.registry.v1.DockerSandbox.env:type_name -> theclaw.registry.v1.DockerSandbox.EnvEntry
+	78,  // 49: theclaw.registry.v1.DockerSandbox.prune_idle:type_name -> google.protobuf.Duration
+	78,  // 50: theclaw.registry.v1.DockerSandbox.prune_max_age:type_name -> google.protobuf.Duration
+	82,  // 51: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	74,  // 52: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	75,  // 53: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	76,  // 54: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	78,  // 55: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	78,  // 56: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	78,  // 57: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	78,  // 58: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	78,  // 59: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	78,  // 60: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 61: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 62: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	78,  // 63: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	80,  // 64: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 65: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	80,  // 66: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	42,  // 67: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 68: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	78,  // 69: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	39,  // 70: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	41,  // 71: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	50,  // 72: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	81,  // 73: theclaw.registry.v1.BeginTurnResponse.command:type_name -> theclaw.registry.v1.ChatCommand
+	78,  // 74: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	77,  // 75: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	78,  // 76: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 77: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	44,  // 78: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 79: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 80: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	47,  // 81: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	83,  // 82: theclaw.registry.v1.Saying.file:type_name -> theclaw.registry.v1.Media
+	16,  // 83: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 84: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 85: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 86: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	44,  // 87: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 88: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 89: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	77,  // 90: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	77,  // 91: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	77,  // 92: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 93: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 94: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	77,  // 95: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	77,  // 96: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	77,  // 97: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	77,  // 98: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 99: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 100: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	52,  // 101: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	45,  // 102: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	81,  // 103: theclaw.registry.v1.Turn.command:type_name -> theclaw.registry.v1.ChatCommand
+	78,  // 104: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	53,  // 105: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 106: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	53,  // 107: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	77,  // 108: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 109: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	63,  // 110: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 111: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 112: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	78,  // 113: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	40,  // 114: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 115: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	39,  // 116: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	40,  // 117: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	39,  // 118: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	40,  // 119: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	41,  // 120: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	23,  // 121: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	17,  // 122: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 123: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 124: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	46,  // 125: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	49,  // 126: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	54,  // 127: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	56,  // 128: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	62,  // 129: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	58,  // 130: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	71,  // 131: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	60,  // 132: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	65,  // 133: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	67,  // 134: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	69,  // 135: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
+	11,  // 136: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 137: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 138: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	43,  // 139: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	48,  // 140: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	51,  // 141: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	55,  // 142: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	57,  // 143: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	64,  // 144: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	59,  // 145: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	72,  // 146: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	61,  // 147: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	66,  // 148: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	68,  // 149: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	70,  // 150: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
+	12,  // 151: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 152: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	138, // [138:153] is the sub-list for method output_type
+	123, // [123:138] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -6869,6 +7531,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 		return
 	}
 	file_theclaw_registry_v1_approval_proto_init()
+	file_theclaw_registry_v1_media_proto_init()
 	file_theclaw_registry_v1_thread_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6876,7 +7539,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   62,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -91,7 +91,7 @@ type TurnServiceClient interface {
 	// unless it was seen; a repeat changes nothing. NOT_FOUND (PROCESS_NOT_FOUND) for an end
 	// of a process that was never recorded.
 	RecordProcess(ctx context.Context, in *RecordProcessRequest, opts ...grpc.CallOption) (*RecordProcessResponse, error)
-	// ListProcesses answers the processes of a conversation, under the run lease, newest
+	// ListProcesses answers the processes of a conversation, or of all of the agent, newest
 	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
 	// have.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
@@ -310,7 +310,7 @@ type TurnServiceServer interface {
 	// unless it was seen; a repeat changes nothing. NOT_FOUND (PROCESS_NOT_FOUND) for an end
 	// of a process that was never recorded.
 	RecordProcess(context.Context, *RecordProcessRequest) (*RecordProcessResponse, error)
-	// ListProcesses answers the processes of a conversation, under the run lease, newest
+	// ListProcesses answers the processes of a conversation, or of all of the agent, newest
 	// first, at most 100. NOT_FOUND (PROCESS_NOT_FOUND) when one is named that it does not
 	// have.
 	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)

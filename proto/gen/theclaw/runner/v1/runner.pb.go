@@ -468,7 +468,8 @@ type StartRunRequest struct {
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// source address of the speaker; empty is the owner's console.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// text of the message; at most 1 MiB with its envelope.
+	// text of the message; at most 1 MiB with its envelope. A text from the console that is
+	// a chat command, such as /new, is answered as one.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// idempotency_key makes a repeat answer the same run.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`

@@ -707,7 +707,7 @@ type SandboxInfo struct {
 	Mode string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
 	// why is empty where the mode alone decides.
 	Why string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
-	// level of isolation on this runner, such as full.
+	// level of isolation on this runner, such as full; docker for a container.
 	Level string `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"`
 	// scope is session, agent or shared, and scope_key what has the scratch directory.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
@@ -718,7 +718,12 @@ type SandboxInfo struct {
 	// network is off, open, or the hosts with commas between.
 	Network string `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`
 	// host_commands says whether commands can run on the host, in words.
-	HostCommands  string `protobuf:"bytes,9,opt,name=host_commands,json=hostCommands,proto3" json:"host_commands,omitempty"`
+	HostCommands string `protobuf:"bytes,9,opt,name=host_commands,json=hostCommands,proto3" json:"host_commands,omitempty"`
+	// problem is why no program can run in the container that the settings choose, and
+	// problem_fix what to do about it; empty: there is none, or no container is chosen.
+	Problem string `protobuf:"bytes,10,opt,name=problem,proto3" json:"problem,omitempty"`
+	// problem_fix is for a person.
+	ProblemFix    string `protobuf:"bytes,11,opt,name=problem_fix,json=problemFix,proto3" json:"problem_fix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +817,20 @@ func (x *SandboxInfo) GetNetwork() string {
 func (x *SandboxInfo) GetHostCommands() string {
 	if x != nil {
 		return x.HostCommands
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *SandboxInfo) GetProblemFix() string {
+	if x != nil {
+		return x.ProblemFix
 	}
 	return ""
 }
@@ -978,7 +997,7 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\x11ListToolsResponse\x12-\n" +
 	"\x05tools\x18\x01 \x03(\v2\x17.theclaw.runner.v1.ToolR\x05tools\x12\x16\n" +
 	"\x06layers\x18\x02 \x03(\tR\x06layers\x128\n" +
-	"\asandbox\x18\x03 \x01(\v2\x1e.theclaw.runner.v1.SandboxInfoR\asandbox\"\xf7\x01\n" +
+	"\asandbox\x18\x03 \x01(\v2\x1e.theclaw.runner.v1.SandboxInfoR\asandbox\"\xb2\x02\n" +
 	"\vSandboxInfo\x12\x1c\n" +
 	"\tsandboxed\x18\x01 \x01(\bR\tsandboxed\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x10\n" +
@@ -988,7 +1007,11 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\tscope_key\x18\x06 \x01(\tR\bscopeKey\x12\x1c\n" +
 	"\tworkspace\x18\a \x01(\tR\tworkspace\x12\x18\n" +
 	"\anetwork\x18\b \x01(\tR\anetwork\x12#\n" +
-	"\rhost_commands\x18\t \x01(\tR\fhostCommands\"\xf0\x01\n" +
+	"\rhost_commands\x18\t \x01(\tR\fhostCommands\x12\x18\n" +
+	"\aproblem\x18\n" +
+	" \x01(\tR\aproblem\x12\x1f\n" +
+	"\vproblem_fix\x18\v \x01(\tR\n" +
+	"problemFix\"\xf0\x01\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpolicy_name\x18\x02 \x01(\tR\n" +

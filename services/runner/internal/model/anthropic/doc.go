@@ -29,5 +29,5 @@
 // Usage: Input counts everything that was read, also from and into the cache,
 // as OpenAI's does; the API itself reports the three apart.
 //
-// What it does not do: no retries, no fallback, no images, no server tools.
+// What it does not do: no retries, no fallback, no images but those of tool results, no server tools.
 package anthropic

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"encoding/base64"
 	"encoding/json"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -94,8 +95,16 @@ func messages(list []model.Message, think bool) ([]sdk.MessageParam, error) {
 			if m.Text != "" { // the API refuses empty blocks
 				say(sdk.MessageParamRoleUser, sdk.NewTextBlock(m.Text))
 			}
+			for _, i := range m.Images {
+				say(sdk.MessageParamRoleUser, sdk.NewImageBlockBase64(i.MIME, base64.StdEncoding.EncodeToString(i.Data)))
+			}
 		case model.RoleTool:
-			say(sdk.MessageParamRoleUser, sdk.NewToolResultBlock(ids.of(m.ToolCallID), m.Text, false))
+			result := sdk.NewToolResultBlock(ids.of(m.ToolCallID), m.Text, false)
+			for _, i := range m.Images {
+				image := sdk.NewImageBlockBase64(i.MIME, base64.StdEncoding.EncodeToString(i.Data))
+				result.OfToolResult.Content = append(result.OfToolResult.Content, sdk.ToolResultBlockParamContentUnion{OfImage: image.OfImage})
+			}
+			say(sdk.MessageParamRoleUser, result)
 		case model.RoleAssistant:
 			blocks := ids.assistant(m, think)
 			if len(out) == 0 && len(blocks) > 0 {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ func Run(t *testing.T, newDriver New) {
 	t.Run("answers", s.answers)
 	t.Run("tool calls", s.toolCalls)
 	t.Run("rounds", s.rounds)
+	t.Run("images", s.images)
 	t.Run("boundary", s.boundary)
 	t.Run("refused calls", s.refusedCalls)
 	t.Run("endless", s.endless)
@@ -216,6 +218,48 @@ func (s suite) toolCalls(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// images: those of a person, and those of the results of parallel calls, reach the provider behind all of them, and a request that goes on begins
+// with the bytes of the one before.
+func (s suite) images(t *testing.T) {
+	png, gif := append([]byte("\x89PNG\r\n\x1a\n"), "rest"...), []byte("GIF89a rest")
+	server := modeltest.New(t, modeltest.Say("seen"), modeltest.Say("seen"))
+	d, req := s.newDriver(server.URL(), 0), request("look")
+	req.Messages[len(req.Messages)-1].Images = []model.Image{{MIME: "image/gif", Data: gif}} // of a person
+	req.Messages = append(req.Messages,
+		model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "a", Arguments: []byte("{}")}, {ID: "c2", Name: "a", Arguments: []byte("{}")}}},
+		model.Message{Role: model.RoleTool, ToolCallID: "c1", Name: "a", Text: "one", Images: []model.Image{{MIME: "image/png", Data: png}, {MIME: "image/gif", Data: gif}}},
+		model.Message{Role: model.RoleTool, ToolCallID: "c2", Name: "a", Text: "two", Images: []model.Image{{MIME: "image/gif", Data: gif}}},
+	)
+	if _, err := d.Generate(t.Context(), req, nil); err != nil {
+		t.Fatal(err)
+	}
+	req.Messages = append(req.Messages, model.Message{Role: model.RoleUser, Text: "and now?"})
+	if _, err := d.Generate(t.Context(), req, nil); err != nil {
+		t.Fatal(err)
+	}
+	for n, r := range server.Requests() {
+		var results, images []string
+		for _, m := range r.Chat.Messages {
+			if m.Role == "tool" {
+				results = append(results, m.ToolCallID+" "+m.Content)
+			}
+			for _, i := range m.Images {
+				images = append(images, i.MIME+" "+string(i.Data))
+			}
+		}
+		if got := strings.Join(results, ", "); got != "c1 one, c2 two" {
+			t.Errorf("request %d: results %q", n, got)
+		}
+		if got, want := strings.Join(images, ", "), "image/gif "+string(gif)+", image/png "+string(png)+", image/gif "+string(gif)+", image/gif "+string(gif); got != want {
+			t.Errorf("request %d: images %q", n, got)
+		}
+	}
+	first, second := server.Requests()[0].Chat.Messages, server.Requests()[1].Chat.Messages
+	if len(second) != len(first)+1 || !reflect.DeepEqual(first, second[:len(first)]) {
+		t.Errorf("the second request begins with other messages: %+v, then %+v", first, second)
 	}
 }
 

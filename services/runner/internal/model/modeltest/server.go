@@ -1,7 +1,10 @@
 package modeltest
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -42,9 +45,12 @@ type Chat struct {
 
 // ChatMessage is a message of a request.
 type ChatMessage struct {
-	Role       string `json:"role"`
-	Content    string `json:"content"`
-	ToolCallID string `json:"tool_call_id"`
+	Role    string `json:"role"`
+	Content string `json:"content"`
+	// Images are those of the message, as type and data; a tool result of the Messages API may have some, and of chat
+	// completions a message of the user alone.
+	Images     []Image `json:"-"`
+	ToolCallID string  `json:"tool_call_id"`
 	ToolCalls  []struct {
 		ID       string `json:"id"`
 		Function struct {
@@ -52,6 +58,69 @@ type ChatMessage struct {
 			Arguments string `json:"arguments"`
 		} `json:"function"`
 	} `json:"tool_calls"`
+}
+
+// Image is an image of a request.
+type Image struct {
+	MIME string
+	Data []byte
+}
+
+// imageOf checks an image as providers do.
+func imageOf(mime, encoded string) (Image, error) {
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err == nil && (len(data) == 0 || http.DetectContentType(data) != mime || !slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, mime)) {
+		err = fmt.Errorf("modeltest: %d bytes are no image of type %q", len(data), mime)
+	}
+	return Image{mime, data}, err
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: the content is a text or, of a user, parts.
+func (m *ChatMessage) UnmarshalJSON(b []byte) error {
+	type plain ChatMessage
+	in := struct {
+		*plain
+		Content json.RawMessage `json:"content"`
+	}{plain: (*plain)(m)}
+	if err := json.Unmarshal(b, &in); err != nil || !bytes.HasPrefix(in.Content, []byte("[")) {
+		if err == nil && len(in.Content) > 0 {
+			err = json.Unmarshal(in.Content, &m.Content)
+		}
+		return err
+	}
+	var parts []struct {
+		Type, Text string
+		ImageURL   struct{ URL string } `json:"image_url"`
+	}
+	if err := json.Unmarshal(in.Content, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		mime, encoded, inline := strings.Cut(strings.TrimPrefix(p.ImageURL.URL, "data:"), ";base64,")
+		switch {
+		case p.Type == "text" && p.Text != "":
+			m.Content += p.Text
+		case p.Type == "image_url" && m.Role == "user" && inline:
+			i, err := imageOf(mime, encoded)
+			if err != nil {
+				return err
+			}
+			m.Images = append(m.Images, i)
+		default:
+			return fmt.Errorf("modeltest: a message of role %s cannot have a part of type %q", m.Role, p.Type)
+		}
+	}
+	return nil
+}
+
+// ordered refuses the result of a tool that stands behind neither its call nor another result.
+func ordered(list []ChatMessage) error {
+	for i, m := range list {
+		if m.Role == "tool" && (i == 0 || list[i-1].Role != "tool" && list[i-1].Role != "assistant") {
+			return fmt.Errorf("modeltest: message %d is the result of a tool and follows no call", i)
+		}
+	}
+	return nil
 }
 
 // OfferedTool is a tool of a request.
@@ -71,6 +140,12 @@ func (c Chat) LastUser() string {
 	return ""
 }
 
+// imageSource is where the Messages API has an image.
+type imageSource struct {
+	Type, Data string
+	MediaType  string `json:"media_type"`
+}
+
 // flat reads a request to the Messages API: each text and each tool result is
 // a message of its own.
 func flat(body []byte) (Chat, error) {
@@ -81,8 +156,12 @@ func flat(body []byte) (Chat, error) {
 			Role    string
 			Content []struct {
 				Type, Text string
+				Source     imageSource
 				ToolUseID  string `json:"tool_use_id"`
-				Content    []struct{ Text string }
+				Content    []struct {
+					Type, Text string
+					Source     imageSource
+				}
 			}
 		}
 		Tools []struct{ Name string }
@@ -94,10 +173,28 @@ func flat(body []byte) (Chat, error) {
 	for _, m := range in.Messages {
 		for _, c := range m.Content {
 			said := ChatMessage{Role: m.Role, Content: c.Text}
+			if c.Type == "image" && m.Role == "user" {
+				i, err := imageOf(c.Source.MediaType, c.Source.Data)
+				if err != nil {
+					return Chat{}, err
+				}
+				said.Images = []Image{i}
+			}
 			if c.Type == "tool_result" {
 				said = ChatMessage{Role: "tool", ToolCallID: c.ToolUseID}
-				for _, text := range c.Content {
-					said.Content += text.Text
+				for _, part := range c.Content {
+					switch {
+					case part.Type == "text":
+						said.Content += part.Text
+					case part.Type == "image" && part.Source.Type == "base64":
+						i, err := imageOf(part.Source.MediaType, part.Source.Data)
+						if err != nil {
+							return Chat{}, err
+						}
+						said.Images = append(said.Images, i)
+					default:
+						return Chat{}, fmt.Errorf("modeltest: a tool result cannot have a part of type %q", part.Type)
+					}
 				}
 			}
 			out.Messages = append(out.Messages, said)
@@ -174,7 +271,9 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var api format
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
-		api, err = newChat, json.Unmarshal(body, &recorded.Chat)
+		if api, err = newChat, json.Unmarshal(body, &recorded.Chat); err == nil {
+			err = ordered(recorded.Chat.Messages)
+		}
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		api = newMessages
 		recorded.Chat, err = flat(body)

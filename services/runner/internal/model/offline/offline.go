@@ -6,7 +6,7 @@
 // message and what follows it), uses no network, disk or randomness, streams
 // word by word and counts usage by model.EstimateTokens. It understands one
 // instruction per user message, listed in [Help]; any other text is echoed
-// behind "offline: ".
+// behind "offline: ". An answer that was begun is continued.
 //
 //	last user message --run, remember, send--> tool call --result--> reply
 //	                  --tools: N-------> tool call --result--> ... N times --> reply
@@ -75,6 +75,9 @@ func (Driver) Generate(ctx context.Context, req model.Request, onDelta func(mode
 	if err != nil {
 		return model.Response{}, err
 	}
+	if out.tool == "" {
+		out.text = behind(req.Messages, out.text)
+	}
 	response := model.Response{Text: out.text, Model: Name, ProviderID: "offline", FinishReason: model.FinishStop}
 	for word := range strings.SplitAfterSeq(out.text, " ") {
 		if err := ctx.Err(); err != nil {
@@ -98,6 +101,15 @@ func (Driver) Generate(ctx context.Context, req model.Request, onDelta func(mode
 	}
 	response.Duration = max(time.Since(start), response.FirstToken)
 	return response, nil
+}
+
+// behind is the answer without what was sent of it before: the request then ends with that, and a note.
+func behind(messages []model.Message, text string) string {
+	n := len(messages)
+	if n < 2 || messages[n-1].Role != model.RoleSystem || messages[n-2].Role != model.RoleAssistant || len(messages[n-2].ToolCalls) > 0 {
+		return text
+	}
+	return strings.TrimPrefix(text, messages[n-2].Text)
 }
 
 // ended is the error of a context that is over.

@@ -27,6 +27,6 @@
 // What a provider adds to its tool calls as extra_content, such as Gemini's
 // signatures, goes back with them.
 //
-// What it does not do: no retries, no fallback, no image or audio parts, no
+// What it does not do: no retries, no fallback, no images but those of tool results, no audio parts, no
 // speaker names (many endpoints refuse them).
 package openai

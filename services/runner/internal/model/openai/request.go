@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -29,10 +30,43 @@ type streamOptions struct {
 // tools; every other role has one, which may be empty.
 type chatMessage struct {
 	Role             string         `json:"role"`
-	Content          *string        `json:"content,omitempty"`
+	Content          any            `json:"content,omitempty"` // *string or []chatPart
 	ReasoningContent string         `json:"reasoning_content,omitempty"`
 	ToolCalls        []chatToolCall `json:"tool_calls,omitempty"`
 	ToolCallID       string         `json:"tool_call_id,omitempty"`
+}
+
+// chatPart is a text or an image of a message of the user.
+type chatPart struct {
+	Type     string     `json:"type"`
+	Text     string     `json:"text,omitempty"`
+	ImageURL *chatImage `json:"image_url,omitempty"`
+}
+
+// chatImage is an image as a data URL: the provider fetches nothing.
+type chatImage struct {
+	URL string `json:"url"`
+}
+
+// imagesNote begins the message with the images of results.
+const imagesNote = "[the images of the tool results above, in their order]"
+
+// images is a message with the images of the results of an answer. A message with a result itself can hold none, and the
+// results of an answer must follow each other.
+func images(list []model.Image) chatMessage {
+	return withImages(imagesNote, list)
+}
+
+// withImages is a message of the user with images.
+func withImages(text string, list []model.Image) chatMessage {
+	var parts []chatPart
+	if text != "" {
+		parts = append(parts, chatPart{Type: "text", Text: text})
+	}
+	for _, i := range list {
+		parts = append(parts, chatPart{Type: "image_url", ImageURL: &chatImage{"data:" + i.MIME + ";base64," + base64.StdEncoding.EncodeToString(i.Data)}})
+	}
+	return chatMessage{Role: "user", Content: parts}
 }
 
 type chatToolCall struct {
@@ -80,6 +114,9 @@ func size(req *model.Request) int {
 	n := 512 + len(req.System)
 	for i := range req.Messages {
 		n += 64 + len(req.Messages[i].Text)
+		for _, image := range req.Messages[i].Images {
+			n += 64 + base64.StdEncoding.EncodedLen(len(image.Data))
+		}
 	}
 	for _, t := range req.Tools {
 		n += 128 + len(t.Description) + len(t.Schema)
@@ -99,13 +136,22 @@ func (d *Driver) request(req model.Request) (*chatRequest, error) {
 	if req.System != "" {
 		out.Messages = append(out.Messages, chatMessage{Role: "system", Content: &req.System})
 	}
+	var shown []model.Image // of the results before the message
 	for i := range req.Messages {
 		m := &req.Messages[i]
+		if m.Role != model.RoleTool && len(shown) > 0 {
+			out.Messages, shown = append(out.Messages, images(shown)), nil
+		}
 		switch m.Role {
 		case model.RoleSystem, model.RoleUser:
+			if len(m.Images) > 0 {
+				out.Messages = append(out.Messages, withImages(m.Text, m.Images))
+				continue
+			}
 			out.Messages = append(out.Messages, chatMessage{Role: string(m.Role), Content: &m.Text})
 		case model.RoleTool:
 			out.Messages = append(out.Messages, chatMessage{Role: "tool", Content: &m.Text, ToolCallID: m.ToolCallID})
+			shown = append(shown, m.Images...)
 		case model.RoleAssistant:
 			// Endpoints refuse an assistant message that holds nothing.
 			if m.Text != "" || len(m.ToolCalls) > 0 {
@@ -114,6 +160,9 @@ func (d *Driver) request(req model.Request) (*chatRequest, error) {
 		default:
 			return nil, model.Errorf(model.Config, "message %d has the unknown role %q", i+1, m.Role)
 		}
+	}
+	if len(shown) > 0 {
+		out.Messages = append(out.Messages, images(shown))
 	}
 	for _, t := range req.Tools {
 		f := chatFunction{Name: t.Name, Description: t.Description}

@@ -25,6 +25,8 @@
 //	    thinking: adaptive           # api anthropic: off, adaptive or tokens
 //	    price:                       # per million tokens; none: no cost is shown
 //	      large: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}
+//	    facts:                                      # of single models
+//	      large: {images: true}                     # it takes images
 //	  anthropic:                     # a name of Presets: its address, api
 //	    api_key: file:anthropic.key  # and windows need not be written
 //

@@ -37,8 +37,14 @@ type fileEntry struct {
 	ReplayReasoning *bool    `yaml:"replay_reasoning"`
 	// Thinking is off, adaptive or a number of tokens.
 	Thinking string `yaml:"thinking"`
-	// Price by model.
+	// Facts and Price by model.
+	Facts map[string]factEntry  `yaml:"facts"`
 	Price map[string]priceEntry `yaml:"price"`
+}
+
+type factEntry struct {
+	// Images: the model takes images.
+	Images *bool `yaml:"images"`
 }
 
 type priceEntry struct {
@@ -128,7 +134,7 @@ func keyAt(data []byte, line, column int) string {
 
 // known tells the keys of the format from other text of the file, which may be a secret.
 func known(key string) bool {
-	for _, t := range []reflect.Type{reflect.TypeFor[fileFormat](), reflect.TypeFor[fileEntry](), reflect.TypeFor[priceEntry]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[fileFormat](), reflect.TypeFor[fileEntry](), reflect.TypeFor[factEntry](), reflect.TypeFor[priceEntry]()} {
 		for i := range t.NumField() {
 			if t.Field(i).Tag.Get("yaml") == key {
 				return true
@@ -158,7 +164,7 @@ func shape(t reflect.Type) string {
 
 // provider checks an entry; problem is a sentence, or empty.
 func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Provider, problem string) {
-	p = Provider{Name: name, API: e.API, BaseURL: e.BaseURL, Models: e.Models, ContextWindow: e.ContextWindow, strict: true}
+	p = Provider{Name: name, API: e.API, BaseURL: e.BaseURL, Models: e.Models, ContextWindow: e.ContextWindow, strict: true, facts: e.Facts}
 	if k, ok := findPreset(name); ok {
 		p.replayReasoning = k.ReplayReasoning
 		if p.API == "" {

@@ -21,6 +21,8 @@ type Preset struct {
 	// name.
 	Window  int
 	Windows map[string]int
+	// Images are the beginnings of the names of models that take images.
+	Images []string
 	// ReplayReasoning: thinking goes back in tool rounds, or they are refused.
 	ReplayReasoning bool
 }
@@ -44,6 +46,7 @@ var Presets = []Preset{
 		// platform.openai.com/docs/models
 		Name: "openai", API: apiOpenAI, KeyVar: "OPENAI_API_KEY", BaseVar: "OPENAI_BASE_URL", ModelVar: "OPENAI_MODEL",
 		BaseURL: "https://api.openai.com/v1", Model: "gpt-4o", Window: 128_000,
+		Images: []string{"gpt-4o", "gpt-4.1", "gpt-5"},
 	},
 	{
 		// api-docs.deepseek.com, docs.pipecat.ai: thinking of a tool round goes back as
@@ -63,6 +66,7 @@ var Presets = []Preset{
 		// Sonnet and Opus from 4.6 on, 200k for what was before and for Haiku 4.5.
 		Name: "anthropic", API: apiAnthropic, KeyVar: "ANTHROPIC_API_KEY", BaseVar: "ANTHROPIC_BASE_URL", ModelVar: "ANTHROPIC_MODEL",
 		BaseURL: "https://api.anthropic.com", Model: "claude-sonnet-4-6", Window: 200_000,
+		Images:  []string{"claude-3", "claude-sonnet-", "claude-opus-", "claude-haiku-"},
 		Windows: map[string]int{"claude-sonnet-4-6": 1_000_000, "claude-opus-4-6": 1_000_000, "claude-opus-4-7": 1_000_000, "claude-opus-4-8": 1_000_000},
 	},
 	{
@@ -81,6 +85,7 @@ var Presets = []Preset{
 		// ai.google.dev/gemini-api/docs/openai: a million for 2.5 and later.
 		Name: "gemini", API: apiOpenAI, KeyVar: "GEMINI_API_KEY", BaseVar: "GEMINI_BASE_URL", ModelVar: "GEMINI_MODEL",
 		BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai", Model: "gemini-3.8-flash", Window: 128_000,
+		Images:  []string{"gemini-2", "gemini-3"},
 		Windows: map[string]int{"gemini-2.5-flash": 1_048_576, "gemini-2.5-pro": 1_048_576, "gemini-3.8-flash": 1_048_576},
 	},
 	{

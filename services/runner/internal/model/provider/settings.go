@@ -58,6 +58,7 @@ type Provider struct {
 	thinking        anthropic.Thinking
 	// windows of single models, in tokens.
 	windows map[string]int
+	facts   map[string]factEntry
 	prices  map[string]price.Price
 }
 
@@ -67,6 +68,18 @@ func (p Provider) Window(model string) int {
 		return w
 	}
 	return p.ContextWindow
+}
+
+// Images reports whether a model takes images: as providers.yaml says, else as is known of the models of the endpoint.
+// Of a model that is not known it is false: a request with an image would be refused.
+func (p Provider) Images(model string) bool {
+	if f := p.facts[model]; f.Images != nil {
+		return *f.Images
+	}
+	return slices.ContainsFunc(Presets, func(known Preset) bool {
+		return known.API == p.API && known.BaseURL != "" && known.BaseURL == strings.TrimSuffix(p.BaseURL, "/") &&
+			slices.ContainsFunc(known.Images, func(prefix string) bool { return strings.HasPrefix(model, prefix) })
+	})
 }
 
 // Price of a model, when providers.yaml has one.
@@ -241,6 +254,11 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 // Price of a provider's model, when providers.yaml has one.
 func (s *Settings) Price(providerName, modelName string) (price.Price, bool) {
 	return s.providers[providerName].Price(modelName)
+}
+
+// Images reports whether a provider's model takes images.
+func (s *Settings) Images(providerName, modelName string) bool {
+	return s.providers[providerName].Images(modelName)
 }
 
 // howTo adds the way to a provider that is known but not set up.

@@ -32,6 +32,8 @@ type dir struct {
 	*os.Root
 	path     string
 	uid, gid int // its owner
+	// outside translates an absolute path of programs into one of this machine; nil: they are the same.
+	outside func(path string) string
 }
 
 // openDir opens a working directory, and makes it when there is none.
@@ -137,6 +139,9 @@ func (d *dir) resolve(arg string) (string, fs.FileInfo, error) {
 // of the working directory.
 func (d *dir) elements(name string) ([]string, error) {
 	if filepath.IsAbs(name) {
+		if d.outside != nil {
+			name = d.outside(name)
+		}
 		rel, err := filepath.Rel(d.path, name)
 		if err != nil || !filepath.IsLocal(rel) {
 			return nil, errors.New("the path is outside")

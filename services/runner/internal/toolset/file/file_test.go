@@ -111,8 +111,9 @@ func (a *agent) hasNot(name string) {
 func TestSuite(t *testing.T) {
 	long := strings.Repeat("x", 5<<10)
 	cases := map[string]toolsettest.Cases{
-		"read":  {Good: []string{`{"path":"a.txt"}`, `{"path":"./sub/../a.txt","offset":2,"limit":1}`}, Bad: []string{`{}`, `{"path":""}`, `{"path":"none"}`, `{"path":"a.txt","offset":0}`, `{"path":"../x"}`, `{"path":"` + long + `"}`}},
-		"write": {Good: []string{`{"path":"new/w.txt","content":"x"}`, `{"path":"new/w.txt","content":""}`}, Bad: []string{`{}`, `{"path":"x"}`, `{"path":"sub","content":"x"}`, `{"path":"a.txt/b","content":"x"}`, `{"path":"/etc/x","content":""}`}},
+		"read":      {Good: []string{`{"path":"a.txt"}`, `{"path":"./sub/../a.txt","offset":2,"limit":1}`}, Bad: []string{`{}`, `{"path":""}`, `{"path":"none"}`, `{"path":"a.txt","offset":0}`, `{"path":"../x"}`, `{"path":"` + long + `"}`}},
+		"send_file": {Good: []string{`{"path":"a.txt"}`, `{"path":"a.txt","caption":"the file"}`}, Bad: []string{`{}`, `{"path":"none"}`, `{"path":"sub"}`, `{"path":"../x"}`, `{"path":"a.txt","caption":"` + strings.Repeat("x", 1001) + `"}`}},
+		"write":     {Good: []string{`{"path":"new/w.txt","content":"x"}`, `{"path":"new/w.txt","content":""}`}, Bad: []string{`{}`, `{"path":"x"}`, `{"path":"sub","content":"x"}`, `{"path":"a.txt/b","content":"x"}`, `{"path":"/etc/x","content":""}`}},
 		// What it writes has the text to replace again, so that it can be repeated.
 		"edit":        {Good: []string{`{"path":"e.txt","old_text":"e","new_text":"ex"}`}, Bad: []string{`{}`, `{"path":"e.txt","old_text":"","new_text":"x"}`, `{"path":"e.txt","old_text":"zz","new_text":"x"}`, `{"path":"e.txt","old_text":"e","new_text":"e"}`}},
 		"apply_patch": {Good: []string{`{"patch":"*** Begin Patch\n*** Update File: p.txt\n@@\n-p\n+q\n+p\n*** End Patch"}`}, Bad: []string{`{}`, `{"patch":""}`, `{"patch":"*** Begin Patch\n*** End Patch"}`, `{"patch":"*** Begin Patch\n*** Delete File: none\n*** End Patch"}`}},
@@ -132,7 +133,7 @@ func TestSuite(t *testing.T) {
 			c.Config = a.config
 			toolsettest.Run(t, tool, c)
 			class := toolset.Read
-			if slices.Contains([]string{"write", "edit", "apply_patch"}, name) {
+			if slices.Contains([]string{"write", "edit", "apply_patch", "send_file"}, name) {
 				class = toolset.Idempotent
 			}
 			if got := tool.Class(toolset.Call{}); got != class {
@@ -640,4 +641,46 @@ func BenchmarkGrep(b *testing.B) {
 			b.Fatal(r.Text)
 		}
 	}
+}
+
+// With a container the model may name files by their paths in it, also behind links that commands have made there. A
+// path outside stays refused.
+func TestPathsOfContainer(t *testing.T) {
+	a := newAgent(t, nil)
+	a.config.Sandbox = &registrypb.Sandbox{Docker: &registrypb.DockerSandbox{Workdir: "/workspace"}}
+	a.does("write", args{"path": "/workspace/sub/a.txt", "content": "one\n"}, "")
+	b, err := os.ReadFile(filepath.Join(a.dir, "sub", "a.txt"))
+	ok(t, err)
+	ok(t, os.Symlink("/workspace/sub/a.txt", filepath.Join(a.dir, "link")))
+	if string(b) != "one\n" {
+		t.Errorf("file %q", b)
+	}
+	for _, path := range []string{"/workspace/sub/a.txt", "/workspace/../workspace/sub/a.txt", "sub/a.txt", filepath.Join(a.dir, "sub/a.txt"), "link"} {
+		a.does("read", args{"path": path}, "one")
+	}
+	for _, path := range []string{"/workspace/../etc/passwd", "/workspacex/sub/a.txt", "/etc/passwd"} {
+		if r := a.set.Run(t.Context(), a.call("read", args{"path": path})); !r.IsError || !strings.Contains(r.Text, "outside") {
+			t.Errorf("%s: %s", path, r.Text)
+		}
+	}
+}
+
+// S3-52: a file that is sent has its content, its name and its type; one that is too large or empty is not sent.
+func TestSendFile(t *testing.T) {
+	a := newAgent(t, nil)
+	a.put("out/report.csv", "a,b\n")
+	a.put("picture", "\x89PNG\r\n\x1a\n")
+	a.put("empty", "")
+	for _, c := range []struct{ path, mime, content string }{{"out/report.csv", "text/csv", "a,b\n"}, {"picture", "image/png", "\x89PNG\r\n\x1a\n"}} {
+		r := a.set.Run(t.Context(), a.call("send_file", args{"path": c.path, "caption": " see "}))
+		if len(r.Messages) != 1 || r.Messages[0].Text != "see" || r.Messages[0].File == nil {
+			t.Fatalf("%+v", r)
+		}
+		if f := r.Messages[0].File; f.Name != filepath.Base(c.path) || f.MIME != c.mime || string(f.Data) != c.content {
+			t.Errorf("%+v", f)
+		}
+	}
+	a.refuses("send_file", args{"path": "empty"}, "empty is empty: nothing was sent")
+	ok(t, os.Truncate(filepath.Join(a.dir, "empty"), 20<<20+1))
+	a.refuses("send_file", args{"path": "empty"}, "at most 20 MiB can be sent")
 }

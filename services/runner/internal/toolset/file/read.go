@@ -12,8 +12,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/http"
-	"slices"
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -32,7 +31,8 @@ const (
 var readSpec = toolset.Spec{
 	Name: nameRead,
 	Description: "Reads a text file in the working directory: lines from offset on, at most 2,000 lines and 50 KiB unless the settings say otherwise. " +
-		"The last line of the result, in brackets, is not of the file: it says which lines these are and of how many.",
+		"The last line of the result, in brackets, is not of the file: it says which lines these are and of how many. " +
+		"A png, jpeg, gif or webp is shown as an image.",
 	Schema: json.RawMessage(`{"type":"object","properties":{` +
 		`"path":{"type":"string","description":"the file, relative to the working directory"},` +
 		`"offset":{"type":"integer","description":"the first line, from 1; 1 unless given"},` +
@@ -58,43 +58,40 @@ func lines(args json.RawMessage) string {
 	return a.Path
 }
 
-// images are the types that are recognized.
-var images = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
-
-func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (string, error) {
+func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (none toolset.Result, err error) {
 	a := struct {
 		Path          string
 		Offset, Limit int
 	}{Offset: 1, Limit: math.MaxInt}
-	if err := parse(c, &a); err != nil {
-		return "", err
+	if err = parse(c, &a); err != nil {
+		return none, err
 	}
 	if a.Offset < 1 || a.Limit < 1 {
-		return "", errors.New("offset and limit must be 1 or more: lines are counted from 1")
+		return none, errors.New("offset and limit must be 1 or more: lines are counted from 1")
 	}
 	name, info, err := d.find(a.Path)
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	in, err := d.openFile(name, info)
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	defer in.Close()
 	if info.Size() > maxRead {
-		return "", fmt.Errorf("%s has %d bytes, and more than %d MiB are not read: use grep, or a command that shows a part of it", shown(name), info.Size(), maxRead>>20)
+		return none, fmt.Errorf("%s has %d bytes, and more than %d MiB are not read: use grep, or a command that shows a part of it", shown(name), info.Size(), maxRead>>20)
 	}
 	sum := sha256.New()
 	r := bufio.NewReaderSize(io.TeeReader(io.LimitReader(in, maxRead), sum), 64<<10)
 	head, err := r.Peek(sample)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", problem(name, err)
+		return none, problem(name, err)
 	}
-	if kind := http.DetectContentType(head); slices.Contains(images, kind) {
-		return fmt.Sprintf("%s is an image of type %s, %d bytes", shown(name), kind, info.Size()), nil
+	if kind := toolset.ImageType(head); kind != "" {
+		return readImage(r, name, kind, info.Size())
 	}
 	if isBinary(head) {
-		return "", fmt.Errorf("%s is a binary file of %d bytes, which cannot be shown as text: use a command to examine it", shown(name), info.Size())
+		return none, fmt.Errorf("%s is a binary file of %d bytes, which cannot be shown as text: use a command to examine it", shown(name), info.Size())
 	}
 	e := encodingOf(head)
 	limits := c.Place.Config.GetToolLimits()
@@ -104,28 +101,43 @@ func (f *files) read(ctx context.Context, d *dir, c toolset.Call) (string, error
 	if e.wide() {
 		b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 		if err != nil {
-			return "", problem(name, err)
+			return none, problem(name, err)
 		}
 		if len(b) > maxFile {
-			return "", fmt.Errorf("%s is UTF-16 and larger than %d MiB: convert it to UTF-8 with a command (iconv)", shown(name), maxFile>>20)
+			return none, fmt.Errorf("%s is UTF-16 and larger than %d MiB: convert it to UTF-8 with a command (iconv)", shown(name), maxFile>>20)
 		}
 		text, change := e.decode(b)
 		s.undecoded = change.Replaced
 		err = s.read(ctx, bufio.NewReader(strings.NewReader(text)))
 		if err != nil {
-			return "", err
+			return none, err
 		}
 	} else {
 		_, _ = r.Discard(len(marks[e])) // it was peeked at
 		if err := s.read(ctx, r); err != nil {
-			return "", err
+			return none, err
 		}
 	}
 	if s.lines > 0 && s.first > s.lines {
-		return "", fmt.Errorf("%s has %s, and offset %d is behind the last one", shown(name), plural(s.lines, "line"), s.first)
+		return none, fmt.Errorf("%s has %s, and offset %d is behind the last one", shown(name), plural(s.lines, "line"), s.first)
 	}
 	f.seen.add(c, name, hex.EncodeToString(sum.Sum(nil)))
-	return s.result(e), nil
+	return toolset.Result{Text: s.result(e), Bounded: true}, nil
+}
+
+// readImage is the result of a file that is an image: a line about it, and the image. One that is too large is not read.
+func readImage(r io.Reader, name, kind string, size int64) (toolset.Result, error) {
+	result := toolset.Result{Text: fmt.Sprintf("%s is an image of type %s, %d bytes", shown(name), kind, size), Bounded: true}
+	if size > toolset.MaxImage {
+		result.Text += fmt.Sprintf("; more than %d MiB are not shown: make a smaller one with a command", toolset.MaxImage>>20)
+		return result, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r, toolset.MaxImage+1))
+	if err != nil {
+		return result, problem(name, err)
+	}
+	result.Images = []toolset.Image{{Name: path.Base(name), Data: data}}
+	return result, nil
 }
 
 // shownLines collects the lines of a file that are shown, and counts all.

@@ -25,6 +25,7 @@ const (
 	nameGrep  = "grep"
 	nameFind  = "find"
 	nameLs    = "ls"
+	nameSend  = "send_file"
 )
 
 // Workdirs brings working directories that move between machines.
@@ -40,12 +41,13 @@ func New(w Workdirs) []toolset.Tool {
 	f := &files{workdirs: w}
 	return []toolset.Tool{
 		&reader{f, readSpec, f.read},
-		&reader{f, grepSpec, grep},
-		&reader{f, findSpec, find},
-		&reader{f, lsSpec, list},
+		&reader{f, grepSpec, texts(grep)},
+		&reader{f, findSpec, texts(find)},
+		&reader{f, lsSpec, texts(list)},
 		&writer{f, writeSpec, write},
 		&writer{f, editSpec, edit},
 		&writer{f, patchSpec, patch},
+		&sender{f},
 	}
 }
 
@@ -62,7 +64,15 @@ type files struct {
 type reader struct {
 	*files
 	spec toolset.Spec
-	run  func(context.Context, *dir, toolset.Call) (string, error)
+	run  func(context.Context, *dir, toolset.Call) (toolset.Result, error)
+}
+
+// texts is run of a tool whose result is a text, which it bounds itself.
+func texts(run func(context.Context, *dir, toolset.Call) (string, error)) func(context.Context, *dir, toolset.Call) (toolset.Result, error) {
+	return func(ctx context.Context, d *dir, c toolset.Call) (toolset.Result, error) {
+		text, err := run(ctx, d, c)
+		return toolset.Result{Text: text, Bounded: true}, err
+	}
 }
 
 // Spec implements [toolset.Tool].
@@ -78,11 +88,11 @@ func (r *reader) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		return toolset.Failed(err.Error())
 	}
 	defer func() { _ = d.Close() }() // it changes nothing
-	text, err := r.run(ctx, d, c)
+	result, err := r.run(ctx, d, c)
 	if err != nil {
 		return toolset.Failed(err.Error())
 	}
-	return toolset.Result{Text: text, Bounded: true}
+	return result
 }
 
 // writer is a tool that changes files.
@@ -191,7 +201,11 @@ func (f *files) open(ctx context.Context, c toolset.Call) (*dir, error) {
 			return nil, fmt.Errorf("nothing was done: %w", err)
 		}
 	}
-	return openDir(c.Place.Config.GetWorkdir())
+	d, err := openDir(c.Place.Config.GetWorkdir())
+	if err == nil {
+		d.outside = c.Place.Outside
+	}
+	return d, err
 }
 
 // parse reads the arguments of a call, whose types the schema of the tool has checked.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -145,13 +144,7 @@ func (s *server) command(p launch) (c sandbox.Command, err error) {
 			return c, err
 		}
 	}
-	// A program that is not where those of the system are is shown, and nothing around it.
-	if path, err := exec.LookPath(c.Argv[0]); err == nil && filepath.IsAbs(path) && !slices.Contains(strings.Split(sandbox.Path, ":"), filepath.Dir(path)) {
-		c.Argv[0] = path
-		if !slices.ContainsFunc(append(c.ReadOnly, c.Workdir), func(dir string) bool { return strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/") }) {
-			c.ReadOnly = append(c.ReadOnly, path)
-		}
-	}
+	c.Locate()
 	if len(cfg.GetNetworkHosts()) > 0 && !c.Network && p.sandboxMode != string(sandbox.Off) {
 		hosts, err := egress.Parse(cfg.GetNetworkHosts())
 		if err != nil {

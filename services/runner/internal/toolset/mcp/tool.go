@@ -119,7 +119,11 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 		return toolset.Failed("the MCP server " + t.name() + " asks for more input, which is not offered to servers")
 	}
 	var texts []string
+	var images []toolset.Image
 	for _, c := range r.Content {
+		if i, ok := c.(*sdk.ImageContent); ok && !r.IsError && len(i.Data) > 0 {
+			images = append(images, toolset.Image{Data: i.Data})
+		}
 		if text := content(c); text != "" {
 			texts = append(texts, text)
 		}
@@ -131,7 +135,7 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 	if r.IsError {
 		return toolset.Failed(t.external(x, short(text)))
 	}
-	return toolset.Result{Text: t.external(x, text)}
+	return toolset.Result{Text: t.external(x, text), Images: images}
 }
 
 // short is the text of an error, of which a result has little: it is cut before it is marked, so that both marks stay.
@@ -146,7 +150,7 @@ func content(c sdk.Content) string {
 	case *sdk.TextContent:
 		return c.Text
 	case *sdk.ImageContent:
-		return fmt.Sprintf("[%s of %d bytes, not shown]", kind(c.MIMEType, "image"), len(c.Data))
+		return fmt.Sprintf("[%s of %d bytes]", kind(c.MIMEType, "image"), len(c.Data))
 	case *sdk.AudioContent:
 		return fmt.Sprintf("[%s of %d bytes, not shown]", kind(c.MIMEType, "audio"), len(c.Data))
 	case *sdk.ResourceLink:

@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"context"
 	"log/slog"
-	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -43,11 +42,10 @@ func (a *approved) ListPins(context.Context, *registrypb.ListPinsRequest, ...grp
 // A tool of a server is one as others are. What happens with servers is tested over the real registry and in the real
 // sandbox, in services/runner.
 func TestTool(t *testing.T) {
-	web := httptest.NewServer(mcptest.Handler(""))
-	t.Cleanup(web.Close)
+	web := mcptest.Serve(t, "")
 	servers := mcp.New(mcp.Options{Pins: &approved{}, Root: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil)})
 	t.Cleanup(servers.Close)
-	c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "web", Url: web.URL, Pins: "1"}}, ToolLayers: []*registrypb.ToolLayer{{Name: "all"}}}
+	c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "web", Url: web, Pins: "1"}}, ToolLayers: []*registrypb.ToolLayer{{Name: "all"}}}
 	if s, err := servers.Start(t.Context(), "a1", c, "web", false); err != nil || s.GetWhat() != "" {
 		t.Fatal(s, err)
 	}

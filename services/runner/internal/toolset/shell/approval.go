@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -39,7 +40,7 @@ func ask(ctx context.Context, a toolset.Approvals, c toolset.Call, p program, co
 	}
 	why, _ := boundary.Text(v.Why, maxWhy)
 	req := &registrypb.RequestApprovalRequest{
-		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: command.Shell, Cwd: command.Workdir,
+		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: cmp.Or(command.Shell, v.Text), Cwd: command.Workdir,
 		Reason: reason + "; " + why, Digest: digest(c, command),
 		Kind: kind, Tool: toolpolicy.Canonical(c.Name), Summary: summary(p.shown), Fallback: v.Fallback, External: c.Outside,
 	}
@@ -80,5 +81,5 @@ const createReason = "it makes a new agent"
 // digest binds an approval to a command: what runs, where, which variables it is given, and
 // the call that it is of. Each part is counted, so that no two commands look the same.
 func digest(call toolset.Call, c sandbox.Command) string {
-	return toolset.Digest(append([]string{c.Shell, c.Workdir, strconv.FormatBool(c.Network), toolpolicy.Canonical(call.Name), string(call.Args)}, slices.Sorted(maps.Keys(c.Env))...)...)
+	return toolset.Digest(append([]string{cmp.Or(c.Shell, execpolicy.Join(c.Argv)), c.Workdir, strconv.FormatBool(c.Network), toolpolicy.Canonical(call.Name), string(call.Args)}, slices.Sorted(maps.Keys(c.Env))...)...)
 }

@@ -40,6 +40,8 @@ type program struct {
 	wants   wants
 	// elevated: it runs outside of the sandbox, whose settings do not hold for it.
 	elevated bool
+	// ofHome: it is a tool of the home. command is complete: no shell reads a line.
+	ofHome bool
 	// shorten: the model reads of a long output what it reads of every long text. The tool of the profile
 	// theclaw returns all, as earlier programs do.
 	shorten bool
@@ -79,28 +81,29 @@ func (t *Tool) parse(c toolset.Call) (p program, err error) {
 			p.wants.yield = time.Duration(*a.Yield * float64(time.Second))
 		}
 	}
-	if p.cwd, err = relative(c.Place.Config.GetWorkdir(), a.Cwd); err != nil {
+	if p.cwd, err = relative(c.Place.Config.GetWorkdir(), c.Place.Outside(a.Cwd)); err != nil {
 		return p, err
 	}
-	p.command = t.command(c, timeout)
+	p.command = t.command(c, p, timeout)
 	if p.elevated {
 		p.command.Network = true
 		return p, nil
 	}
-	return p, t.confine(c, &p.command)
+	return p, t.confine(c, &p, c.Place.Config.GetNetworkHosts())
 }
 
 var errTooLarge = fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
 
 // command is what all programs of the agent get, without the line of a call.
-func (t *Tool) command(c toolset.Call, timeout time.Duration) sandbox.Command {
+func (t *Tool) command(c toolset.Call, p program, timeout time.Duration) sandbox.Command {
 	env := map[string]string{
 		"TOOL_IDEMPOTENCY_KEY": c.Key,
 		"THECLAW_FENCE":        c.Place.Fence,
 		"XAR_AGENT_ID":         c.Place.AgentID,
 		"XAR_CONV_ID":          c.Place.ThreadID,
 	}
-	if c.Place.Config.GetCreatesAgents() { // also for the approval, which is bound to the names
+	// Also for the approval, which is bound to the names. A container has no program `agent`, and a PATH of its image.
+	if c.Place.Config.GetCreatesAgents() && !contained(c.Place.Config, p) {
 		env[broker.Variable] = ""
 		if t.Agent != "" {
 			env["PATH"] = sandbox.Path + ":" + filepath.Dir(t.Agent)
@@ -113,13 +116,21 @@ func (t *Tool) command(c toolset.Call, timeout time.Duration) sandbox.Command {
 	}
 }
 
-// confine gives a command of the sandbox the directories of the turn and the hosts of the settings.
-func (t *Tool) confine(c toolset.Call, command *sandbox.Command) error {
-	if readsWorkspace(c.Place.Config) {
+// contained reports whether a program runs in a container. A tool of the home does not: it is a program of this
+// machine, and has a network and an input of its own, which a container cannot give to one program.
+func contained(c *registrypb.TurnConfig, p program) bool {
+	return c.GetSandbox().GetDocker() != nil && !p.elevated && !p.ofHome
+}
+
+// confine gives a program of the sandbox the directories of the turn and the hosts of the settings. A container has
+// the directories from its settings.
+func (t *Tool) confine(c toolset.Call, p *program, hosts []string) error {
+	command := &p.command
+	if readsWorkspace(c.Place.Config) && !contained(c.Place.Config, *p) {
 		command.Workspace, command.Workdir = command.Workdir, c.Place.Config.GetSandbox().GetScratch()
 		command.Env["TMPDIR"] = command.Workdir
 	}
-	return t.permit(c, command)
+	return t.permit(c, command, hosts)
 }
 
 // readsWorkspace reports whether programs may read the workspace and write in the scratch directory.

@@ -1,9 +1,14 @@
 package shell_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/theclaw/agents/internal/broker"
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/sandbox/docker"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
@@ -88,6 +93,97 @@ func TestGuard(t *testing.T) {
 		call := toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: []byte(`{"command":"mkdir a"}`), Place: place, Outside: c.outside}
 		if got := (&shell.Tool{}).Asks(call); got != c.asks {
 			t.Errorf("%+v: asks %t", c, got)
+		}
+	}
+}
+
+// With a container in the settings commands run in it, but for those that leave the sandbox. It has the directories and
+// the lease of the turn, and the PATH of its image: one of this machine is for what runs here, where `agent` is found.
+func TestContainer(t *testing.T) {
+	for arguments, contained := range map[string]bool{
+		`{"command":"pwd"}`: true, `{"command":"pwd","cwd":"/workspace/sub"}`: true, `{"command":"pwd","elevated":true}`: false,
+	} {
+		place := at(t)
+		place.Config.SandboxMode, place.Config.CreatesAgents = "required", true
+		place.Config.Elevated = &registrypb.Elevated{Mode: "full", Allowed: true, Exec: &registrypb.ExecPolicy{Security: "full", Ask: "off"}}
+		place.Config.Sandbox = &registrypb.Sandbox{Access: "ro", Scratch: "/scratch", Docker: &registrypb.DockerSandbox{Workdir: "/workspace"}}
+		host, container := &box{}, &box{}
+		var got docker.Box
+		tool := (&shell.Tool{
+			Agent:   "/opt/theclaw/agent",
+			Sandbox: func(string) (shell.Sandbox, error) { return host, nil },
+			Container: func(b docker.Box) shell.Sandbox {
+				got = b
+				return container
+			},
+		}).In(place.Config, func(string) bool { return true })
+		if r := tool.Run(t.Context(), toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: []byte(arguments), Place: place}); r.IsError {
+			t.Errorf("%s: %s", arguments, r.Text)
+		}
+		if (container.got != nil) != contained || (host.got != nil) == contained {
+			t.Errorf("%s: in the container %v, outside %v", arguments, container.got, host.got)
+		}
+		if !contained {
+			if path := host.got.Env["PATH"]; path != sandbox.Path+":/opt/theclaw" {
+				t.Errorf("%s: PATH %q", arguments, path)
+			}
+			continue
+		}
+		if got.Dir != place.Config.GetWorkdir() || !got.ReadOnly || got.Temp != "/scratch" || got.Fence != "agent/a1=3" {
+			t.Errorf("container %+v", got)
+		}
+		if c := container.got; c.Workspace != "" {
+			t.Errorf("command %+v", c)
+		}
+		for _, name := range []string{"PATH", "TMPDIR", broker.Variable} {
+			if value, ok := container.got.Env[name]; ok {
+				t.Errorf("%s: %s is %q", arguments, name, value)
+			}
+		}
+		if c := container.got; strings.Contains(arguments, "cwd") && !strings.HasPrefix(c.Shell, "cd -- 'sub' ") {
+			t.Errorf("command %q", c.Shell)
+		}
+	}
+}
+
+// S2-15, S4-72: the lists of the policy are paths of this machine, and allow no command in a container. What runs there is
+// the line as it was written, also where this machine has a program of that name.
+func TestContainerPolicy(t *testing.T) {
+	allow := []*registrypb.ExecEntry{{Pattern: "/**"}}
+	for name, c := range map[string]struct {
+		exec  *registrypb.ExecPolicy
+		runs  bool
+		class toolset.Class
+		asks  bool
+	}{
+		"no network":         {nil, true, toolset.Effect, false},
+		"full":               {&registrypb.ExecPolicy{Security: "full", Ask: "off"}, true, toolset.Effect, false},
+		"full, on-miss":      {&registrypb.ExecPolicy{Security: "full", Ask: "on-miss", Allowlist: allow}, true, toolset.Effect, false},
+		"full, always":       {&registrypb.ExecPolicy{Security: "full", Ask: "always", Allowlist: allow}, false, toolset.Effect, true},
+		"allowlist, on-miss": {&registrypb.ExecPolicy{Security: "allowlist", Ask: "on-miss", Allowlist: allow}, false, toolset.Effect, true},
+		"allowlist, off":     {&registrypb.ExecPolicy{Security: "allowlist", Ask: "off", Allowlist: allow, SafeBins: []string{"wc"}}, false, toolset.Read, false},
+		"deny":               {&registrypb.ExecPolicy{Security: "deny", Ask: "always", Allowlist: allow}, false, toolset.Read, false},
+	} {
+		for _, line := range []string{"mkdir a", "/usr/bin/mkdir a", "./build.sh", "wc"} {
+			place := at(t)
+			place.Config.SandboxMode, place.Config.Exec = "required", c.exec
+			place.Config.Sandbox = &registrypb.Sandbox{Access: "rw", Docker: &registrypb.DockerSandbox{Workdir: "/workspace"}}
+			if err := os.MkdirAll(place.Config.GetWorkdir(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(place.Config.GetWorkdir(), "build.sh"), nil, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			container := &box{}
+			tool := &shell.Tool{Container: func(docker.Box) shell.Sandbox { return container }}
+			call := toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: []byte(`{"command":"` + line + `"}`), Place: place}
+			if class, asks := tool.Class(call), tool.Asks(call); class != c.class || asks != c.asks {
+				t.Errorf("%s, %s: class %v, asks %t", name, line, class, asks)
+			}
+			r := tool.Run(t.Context(), call) // without a person to ask, which is a no
+			if r.IsError == c.runs || (container.got != nil) != c.runs || c.runs && container.got.Shell != line || r.ExecUse != nil {
+				t.Errorf("%s, %s: ran %+v, %+v", name, line, container.got, r)
+			}
 		}
 	}
 }

@@ -15,8 +15,7 @@ import (
 
 // permit lets a command reach the hosts of the settings, where it has no other network: at addresses that are
 // public, or that http_request may reach as well.
-func (t *Tool) permit(c toolset.Call, command *sandbox.Command) error {
-	list := c.Place.Config.GetNetworkHosts()
+func (t *Tool) permit(c toolset.Call, command *sandbox.Command, list []string) error {
 	if len(list) == 0 || command.Network || c.Place.Config.GetSandboxMode() == string(sandbox.Off) {
 		return nil
 	}
@@ -31,7 +30,7 @@ func (t *Tool) permit(c toolset.Call, command *sandbox.Command) error {
 		}
 	}
 	logged := once(func(host string) {
-		t.logger().InfoContext(context.Background(), "a command wanted to reach a host that sandbox.network does not name", "agent_id", c.Place.AgentID, "host", host)
+		t.logger().InfoContext(context.Background(), "a program wanted to reach a host that its settings do not name", "agent_id", c.Place.AgentID, "host", host)
 	})
 	through := proxy.New(hosts, guard, func(host string) {
 		if t.Meter != nil {

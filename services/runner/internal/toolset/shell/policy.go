@@ -13,21 +13,32 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// policy returns what decides on commands that leave the sandbox or have the network; false in
-// the sandbox without the network, where nothing is refused or asked.
-func policy(c *registrypb.TurnConfig, elevated bool) (p execpolicy.Policy, ok bool) {
-	e := c.GetExec()
-	if elevated {
-		e = c.GetElevated().GetExec()
+// exec are the settings of the policy for a program; nil: there are none.
+func (p program) exec(c *registrypb.TurnConfig) *registrypb.ExecPolicy {
+	switch {
+	case p.elevated:
+		return c.GetElevated().GetExec()
+	case p.ofHome:
+		return c.GetPrograms().GetExec()
 	}
-	if e == nil {
+	return c.GetExec()
+}
+
+// policy returns what decides on programs that leave the sandbox or have the network; false in
+// the sandbox without the network, where nothing is refused or asked.
+func policy(c *registrypb.TurnConfig, of program) (p execpolicy.Policy, ok bool) {
+	e := of.exec(c)
+	switch {
+	case of.ofHome && !of.leaves(c):
+		return p, false
+	case e == nil:
 		// A registry that does not know exec asks for each command, or lets all run.
-		return execpolicy.Policy{Security: execpolicy.Full, Ask: execpolicy.AskAlways}, c.GetAskApproval() || elevated
+		return execpolicy.Policy{Security: execpolicy.Full, Ask: execpolicy.AskAlways}, c.GetAskApproval() || of.elevated || of.ofHome
 	}
 	p = execpolicy.Policy{
 		Security: execpolicy.Security(e.GetSecurity()), Ask: execpolicy.Ask(e.GetAsk()), Fallback: execpolicy.Security(e.GetAskFallback()), SafeBins: e.GetSafeBins(),
 	}
-	if elevated && c.GetElevated().GetMode() == elevatedFull && p.Security != execpolicy.Deny {
+	if of.elevated && c.GetElevated().GetMode() == elevatedFull && p.Security != execpolicy.Deny {
 		p.Security, p.Ask = execpolicy.Full, execpolicy.AskOff
 	}
 	for _, entry := range e.GetAllowlist() {
@@ -61,15 +72,15 @@ func refusesElevated(c *registrypb.TurnConfig) error {
 // change of directory. A call that was to be asked for when its intent was journaled is asked for
 // now, too, and else the stricter of then and now counts.
 func decide(c toolset.Call, of program) execpolicy.Verdict {
-	p, ok := policy(c.Place.Config, of.elevated)
+	p, ok := policy(c.Place.Config, of)
 	if !ok {
 		return execpolicy.Verdict{Action: execpolicy.Run, Text: of.text}
 	}
-	path := of.command.Env["PATH"]
-	if path == "" {
-		path = sandbox.Path
+	var host execpolicy.Host // an image has programs of its own, which no path of this machine names
+	if !contained(c.Place.Config, of) {
+		path := cmp.Or(of.command.Env["PATH"], sandbox.Path)
+		host = execpolicy.System(path, filepath.Join(cmp.Or(of.command.Workspace, of.command.Workdir), of.cwd))
 	}
-	host := execpolicy.System(path, filepath.Join(cmp.Or(of.command.Workspace, of.command.Workdir), of.cwd))
 	guard := c.Outside && c.Place.Config.GetExternalGuard().GetHost() && (of.elevated || c.Place.Config.GetSandboxMode() == string(sandbox.Off))
 	v := p.Decide(of.text, host, guard)
 	if c.Asks && v.Action == execpolicy.Run {
@@ -99,9 +110,13 @@ func asks(c toolset.Call, parse func(toolset.Call) (program, error)) bool {
 
 // verdict decides on a call; false when its arguments are wrong, and nothing is decided.
 func verdict(c toolset.Call, parse func(toolset.Call) (program, error)) (execpolicy.Verdict, bool) {
-	if _, ok := policy(c.Place.Config, false); !ok && c.Place.Config.GetElevated() == nil {
+	if _, ok := policy(c.Place.Config, program{}); !ok && c.Place.Config.GetElevated() == nil {
 		return execpolicy.Verdict{}, false
 	}
+	return judge(c, parse)
+}
+
+func judge(c toolset.Call, parse func(toolset.Call) (program, error)) (execpolicy.Verdict, bool) {
 	p, err := parse(c)
 	if err != nil {
 		return execpolicy.Verdict{}, false
@@ -124,10 +139,7 @@ func used(c *registrypb.TurnConfig, p program, v execpolicy.Verdict) *registrypb
 		return nil
 	}
 	slices.Sort(v.Used)
-	list := c.GetExec().GetAllowlist()
-	if p.elevated {
-		list = c.GetElevated().GetExec().GetAllowlist()
-	}
+	list := p.exec(c).GetAllowlist()
 	out := &registrypb.ExecUse{Command: summary(p.shown)}
 	for _, i := range slices.Compact(v.Used) {
 		if len(out.GetEntries()) < maxUsed {

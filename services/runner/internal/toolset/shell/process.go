@@ -91,6 +91,7 @@ type process struct {
 	begun   time.Time
 	out     recent
 	in      *input // nil: nothing can be written
+	noInput bool   // because it runs in a container
 	cancel  context.CancelCauseFunc
 	started chan struct{} // closed when it may run
 	exited  chan struct{} // closed when it has ended; then result, err and cause are set
@@ -120,6 +121,7 @@ type wants struct {
 	background bool          // at once
 	yield      time.Duration // after this time; 0: never
 	limited    bool          // the call names how long the program may run
+	contained  bool          // it runs in a container, and has no input
 }
 
 // run runs a command that may go on in the background.
@@ -132,12 +134,15 @@ func (ps *Processes) run(ctx context.Context, box Sandbox, command sandbox.Comma
 		command.Timeout = patience
 	}
 	p := &process{
-		id: idOf(c.Key), call: c, what: cmp.Or(firstLine(command.Shell), "a program"), begun: time.Now(), progress: c.Progress,
+		id: idOf(c.Key), call: c, noInput: w.contained, what: cmp.Or(firstLine(command.Shell), "a program"), begun: time.Now(), progress: c.Progress,
 		started: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 	}
 	if w.background {
-		p.in, p.progress = newInput(), nil
-		command.Stdin = p.in
+		p.progress = nil
+		if !w.contained {
+			p.in = newInput()
+			command.Stdin = p.in
+		}
 	}
 	command.Log = p.id + ".log"
 	command.OnStart = sync.OnceFunc(func() { close(p.started) })

@@ -54,9 +54,10 @@ func (p Python) parse(c toolset.Call) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	command := p.Tool.command(c, timeout)
-	err = p.Tool.confine(c, &command)
-	return program{shown: code, text: line, command: command, shorten: true}, err
+	of := program{shown: code, text: line, shorten: true}
+	of.command = p.Tool.command(c, of, timeout)
+	err = p.Tool.confine(c, &of, c.Place.Config.GetNetworkHosts())
+	return of, err
 }
 
 // python is the command line for a call, with the code in it.

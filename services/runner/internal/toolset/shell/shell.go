@@ -31,6 +31,7 @@ import (
 	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/sandbox/docker"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -56,6 +57,8 @@ type Meter interface {
 type Tool struct {
 	// Sandbox returns the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (Sandbox, error)
+	// Container returns a sandbox that is a container, which settings may name in place of the other.
+	Container func(docker.Box) Sandbox
 	// Approvals asks people; nil refuses what has to be asked.
 	Approvals toolset.Approvals
 	// Agent is the program `agent`, as programs in the sandbox see it; empty: they
@@ -127,13 +130,18 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 	if p.elevated {
 		mode = string(sandbox.Off)
 	}
-	box, err := t.Sandbox(mode)
-	if err != nil {
+	var box Sandbox
+	var err error
+	if contained(config, p) {
+		box = t.Container(docker.BoxOf(config, c.Place.Fence))
+	} else if box, err = t.Sandbox(mode); err != nil {
 		return toolset.Failed(fault.From(err).What)
 	}
 	v := decide(c, p)
 	command := p.command
-	command.Shell = inside(start(command, p.cwd), v.Text)
+	if !p.ofHome {
+		command.Shell = inside(start(command, p.cwd), v.Text)
+	}
 	switch v.Action {
 	case execpolicy.Refuse:
 		return toolset.Failed("nothing was run: " + v.Why)
@@ -143,7 +151,7 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 		}
 	}
 	use := used(config, p, v)
-	if config.GetCreatesAgents() {
+	if config.GetCreatesAgents() && !contained(config, p) {
 		socket, err := broker.Listen(ctx, command.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
 			return create(ctx, t.Approvals, c, command.Workdir, r)
 		})
@@ -151,7 +159,7 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 			defer socket.Close()
 			command.Env[broker.Variable] = socket.Path()
 		} else { // the command may not want it
-			t.Logger.WarnContext(ctx, "no socket for new agents", "agent_id", c.Place.AgentID, "error", err)
+			t.logger().WarnContext(ctx, "no socket for new agents", "agent_id", c.Place.AgentID, "error", err)
 		}
 	}
 	after := func(context.Context) error { return nil }
@@ -162,6 +170,7 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 		after = func(ctx context.Context) error { return t.Workdirs.Save(ctx, c.Place) }
 	}
 	var result toolset.Result
+	p.wants.contained = contained(config, p)
 	if w := p.wants; w.background || w.yield > 0 && w.yield < command.Timeout {
 		result = t.Processes.run(ctx, box, command, c, w, after)
 	} else {

@@ -50,6 +50,7 @@ func (o *recent) size() int64 {
 
 var (
 	errInputClosed = errors.New("its input is closed")
+	errNoInput     = errors.New("it runs in a container, where programs have no input; give it a file")
 	errInputFull   = errors.New("it does not read its input, and 64 KiB wait already")
 )
 

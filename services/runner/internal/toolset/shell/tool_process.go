@@ -143,6 +143,8 @@ func (p *process) write(text string) toolset.Result {
 	err := errInputClosed
 	if p.in != nil {
 		err = p.in.write(text)
+	} else if p.noInput {
+		err = errNoInput
 	}
 	if err != nil {
 		return toolset.Failed("nothing was written: " + err.Error())

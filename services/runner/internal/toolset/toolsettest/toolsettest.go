@@ -110,7 +110,7 @@ func Calls(t *testing.T, config *registrypb.TurnConfig, tools ...toolset.Tool) (
 	}
 	j := &Journal{Log: step.Log{Tools: list}}
 	return &toolset.Calls{
-		Set: list.Set(config), Key: "turn", Journal: j, Watcher: j, Meter: j,
+		Set: list.Set(config), Key: "turn", Journal: j, Watcher: j, Meter: j, Media: taken{},
 		Place: toolset.Place{
 			AgentID: "a1", ThreadID: "threads/main", Fence: "agent/a1=3", Config: config,
 			Trusted: func(ctx context.Context) error { return context.Cause(ctx) },
@@ -119,6 +119,12 @@ func Calls(t *testing.T, config *registrypb.TurnConfig, tools ...toolset.Tool) (
 		Logf: func(level, format string, args ...any) { t.Logf(level+" "+format, args...) },
 	}, j
 }
+
+// taken takes all media.
+type taken struct{}
+
+// Write implements [toolset.Media].
+func (taken) Write(context.Context, toolset.Place, model.Image, []byte) error { return nil }
 
 var name = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 

@@ -12,15 +12,20 @@ package mcptest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -67,17 +72,26 @@ type writer struct{ io.Writer }
 // Close implements [io.Closer]; there is nothing to close.
 func (writer) Close() error { return nil }
 
-// Handler serves the good server over HTTP to requests with this header; others get 401.
-func Handler(authorization string) http.Handler {
+// Serve serves the good server over HTTP to requests with this header; others get 401. It returns its
+// address. At the end of the test it also ends the sessions that a client left open.
+func Serve(t testing.TB, authorization string) (address string) {
+	t.Helper()
 	server := NewGood(Process{Err: io.Discard, Getenv: func(string) string { return "" }, Exit: func(int) {}})
 	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != authorization {
 			http.Error(w, "no", http.StatusUnauthorized)
 			return
 		}
 		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		for session := range server.Sessions() {
+			_ = session.Close() // its client is gone
+		}
+		s.Close()
 	})
+	return s.URL
 }
 
 type text struct {
@@ -146,11 +160,19 @@ func NewGood(p Process) *sdk.Server {
 	sdk.AddTool(s, &sdk.Tool{Name: "kinds", Description: "Answers all kinds.", Annotations: reads}, func(context.Context, *sdk.CallToolRequest, text) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{
 			&sdk.TextContent{Text: "a text"}, &sdk.ImageContent{Data: []byte("12345"), MIMEType: "image/png"},
+			&sdk.ImageContent{Data: picture(), MIMEType: "image/x"},
 			&sdk.ResourceLink{URI: "https://example.org/x", Name: "a link"},
 			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///x", Text: "embedded"}},
 		}}, nil, nil
 	})
 	return s
+}
+
+// picture is a small image.
+func picture() []byte {
+	var b bytes.Buffer
+	_ = png.Encode(&b, image.NewGray(image.Rect(0, 0, 1, 1))) // a buffer takes all
+	return b.Bytes()
 }
 
 // slow reports progress every 50 ms until the file exists. When it is canceled, it writes that to the file.

@@ -1,0 +1,36 @@
+package discord_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/channeltest"
+	"github.com/theclaw/agents/internal/channel/discord/discordtest"
+)
+
+// S3-52: a file arrives with its text, once, also when the answer was lost.
+func TestDocument(t *testing.T) {
+	s := server(t)
+	c := sender(t, s)
+	opened := 0
+	m := channel.Message{Key: "k", Text: "the report", Document: channeltest.Document("report.pdf", "application/pdf", []byte("%PDF-1.7"), &opened), ReplyContext: to("20", "channel", ""), CreatedAt: time.Now().UTC().Format(time.RFC3339)}
+	s.Fail("POST /channels/ID/messages", discordtest.Fault{Acts: true})
+	if _, err := c.Send(t.Context(), m); err == nil {
+		t.Error("the answer was not lost")
+	}
+	m.MaybeDuplicate = true
+	if _, err := c.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	list := s.Messages("20")
+	var files []struct {
+		Name string `json:"filename"`
+		MIME string `json:"content_type"`
+	}
+	if len(list) != 1 || json.Unmarshal(list[0].Attachments, &files) != nil || len(files) != 1 || files[0].Name != "report.pdf" || files[0].MIME != "application/pdf" ||
+		list[0].Content != "the report" || list[0].Notified || opened != 2 {
+		t.Errorf("%+v %+v, read %d times", list, files, opened)
+	}
+}

@@ -1,0 +1,160 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/chatcommand"
+	"github.com/theclaw/agents/internal/fault"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// command is the chat command that an update is; false: it is a message.
+func (a *Account) command(u channel.Update) (chatcommand.Command, bool) {
+	if a.deps.live.settings().Off {
+		return chatcommand.Command{}, false
+	}
+	if u.EditOf != "" || u.Bot || u.Forwarded { // what another one wrote is no command of its sender
+		return chatcommand.Command{}, false
+	}
+	return chatcommand.Parse(u.Text, chatcommand.Rules{
+		Bot: a.bot, Mentions: []string{"@" + a.bot, "<@" + a.identity + ">", "<@!" + a.identity + ">"}, Bang: a.kind.KeepsSlash,
+	})
+}
+
+// answered reports whether the gateway itself answers a command.
+func answered(c *registryv1.ChatCommand) bool { return c != nil && !chatcommand.Queued(c.GetName()) }
+
+// answer carries a command out that the registry found permitted, and answers it.
+func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registryv1.AcceptedMessage) {
+	ctx, cancel := context.WithTimeout(a.ctx, acceptLimit)
+	defer cancel()
+	args := strings.Fields(c.GetArgs())
+	by := a.kind.Name + ":" + u.PeerID
+	var text string
+	var err error
+	switch c.GetName() {
+	case "help":
+		text = help(a.deps.live.settings(), r.GetOwner())
+	case "start":
+		text = fmt.Sprintf("This is the agent %s. Write a message; /help lists the commands.", r.GetAgentId())
+	case "whoami":
+		text = fmt.Sprintf("You are %s (%s) at the account %s.\nAgent: %s\nSession: %s", channel.Clean(u.PeerName, 64), channel.Clean(by, 200), a.name, r.GetAgentId(), r.GetSessionKey())
+		if r.GetOwner() {
+			text += "\nYou are an owner."
+		}
+	case "status":
+		text, err = a.status(ctx, r)
+	case "approve", "deny":
+		text, err = a.decide(ctx, c.GetName(), args, by)
+	case "pair":
+		text, err = a.letIn(ctx, args, by)
+	default: // one that this build knows and does not answer
+		text = "/" + c.GetName() + " cannot be used here."
+	}
+	if err != nil {
+		f := fault.From(err)
+		text = f.What + "."
+		if f.Fix != "" {
+			text += " " + f.Fix + "."
+		}
+	}
+	if a.ctx.Err() == nil {
+		_ = a.notify(u, "command", text)
+	}
+}
+
+// help lists the commands that a person may use.
+func help(set layer.Commands, owner bool) string {
+	var b strings.Builder
+	b.WriteString("Commands:")
+	for _, s := range chatcommand.List() {
+		if may, _ := set.Permits(s, owner); may {
+			fmt.Fprintf(&b, "\n/%s - %s", strings.TrimSpace(s.Name+" "+s.Args), s.Help)
+		}
+	}
+	return b.String()
+}
+
+// status describes the agent and the session of a message.
+func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (string, error) {
+	agent, err := a.deps.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: r.GetAgentId()})
+	if err != nil {
+		return "", err
+	}
+	state := "started"
+	if !agent.GetAgent().GetStarted() {
+		state = "stopped: messages wait"
+	}
+	text := fmt.Sprintf("Agent: %s, %s\nModel: %s", r.GetAgentId(), state, agent.GetAgent().GetModel())
+	if w := agent.GetInbox().GetPending(); w > 0 {
+		text += fmt.Sprintf("\nWaiting: %d messages", w)
+	}
+	if n := agent.GetTokensPerDay(); n > 0 {
+		text += fmt.Sprintf("\nTokens today: %d of %d", agent.GetTokensToday(), n)
+	}
+	s, err := a.deps.Sessions.GetSession(ctx, &registryv1.GetSessionRequest{AgentId: r.GetAgentId(), Key: r.GetSessionKey()})
+	switch {
+	case fault.Is(err, fault.SessionNotFound):
+		return text + "\nSession: " + r.GetSessionKey() + ", no messages yet", nil
+	case err != nil:
+		return "", err
+	}
+	se := s.GetSession()
+	text += fmt.Sprintf("\nSession: %s, %d messages", se.GetKey(), se.GetMessages())
+	if at := se.GetStartedAt(); at.IsValid() {
+		text += ", since " + at.AsTime().UTC().Format(time.DateTime) + " UTC"
+	}
+	if m := se.GetOverrides().GetModel(); m != "" {
+		text += ", model " + m
+	}
+	return text, nil
+}
+
+// decide answers an approval for an owner.
+func (a *Account) decide(ctx context.Context, name string, args []string, by string) (string, error) {
+	decision := registryv1.ApprovalDecision_APPROVAL_DECISION_DENY
+	usage := "Write /deny ID."
+	if name == "approve" {
+		decision, usage = registryv1.ApprovalDecision_APPROVAL_DECISION_ONCE, "Write /approve ID, and once or always."
+		if len(args) == 2 && args[1] == "always" {
+			decision = registryv1.ApprovalDecision_APPROVAL_DECISION_ALWAYS
+		} else if len(args) == 2 && args[1] != "once" {
+			return usage, nil
+		}
+	}
+	if len(args) == 0 || len(args) > 2 || name == "deny" && len(args) != 1 {
+		return usage, nil
+	}
+	r, err := a.deps.Approvals.ResolveApproval(ctx, &registryv1.ResolveApprovalRequest{ApprovalId: args[0], Decision: decision, By: by})
+	if err != nil {
+		return "", err
+	}
+	what := literal(channel.Clean(r.GetApproval().GetCommand(), maxCommand))
+	switch decision {
+	case registryv1.ApprovalDecision_APPROVAL_DECISION_DENY:
+		return "Denied: " + what, nil
+	case registryv1.ApprovalDecision_APPROVAL_DECISION_ALWAYS:
+		return "Approved, from now on: " + what, nil
+	}
+	return "Approved once: " + what, nil
+}
+
+// letIn approves the person of a code for an owner.
+func (a *Account) letIn(ctx context.Context, args []string, by string) (string, error) {
+	if len(args) != 1 {
+		return "Write /pair CODE, with the code that the person was sent.", nil
+	}
+	r, err := a.deps.Channels.ResolvePairing(ctx, &registryv1.ResolvePairingRequest{
+		Code: args[0], Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE, By: by,
+	})
+	if err != nil {
+		return "", err
+	}
+	p := r.GetPairing()
+	return fmt.Sprintf("%s (%s:%s) may write to %s.", channel.Clean(p.GetPeerName(), 64), p.GetType(), channel.Clean(p.GetPeerId(), 64), p.GetAccount()), nil
+}

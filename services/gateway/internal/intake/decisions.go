@@ -1,0 +1,345 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/source"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+const (
+	// maxCommand is how many characters of a command a notice shows.
+	maxCommand = 500
+	// showAgain is how soon a notice is sent again that reached no owner.
+	showAgain = time.Minute
+)
+
+// live are the accounts that receive now.
+type live struct {
+	commands atomic.Pointer[layer.Commands] // of the settings; nil: they are not known yet
+
+	mu       sync.Mutex
+	accounts map[string]*Account
+	came     chan struct{} // has one when an account has come up
+}
+
+// settings are those of the commands.
+func (l *live) settings() layer.Commands {
+	if c := l.commands.Load(); c != nil {
+		return *c
+	}
+	return layer.Commands{}
+}
+
+func newLive() *live { return &live{accounts: map[string]*Account{}, came: make(chan struct{}, 1)} }
+
+func (l *live) add(a *Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accounts[a.name] = a
+	poke(l.came)
+}
+
+func (l *live) remove(a *Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.accounts[a.name] == a {
+		delete(l.accounts, a.name)
+	}
+}
+
+func (l *live) named(name string) *Account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.accounts[name]
+}
+
+// of returns the accounts of a type by name.
+func (l *live) of(kind string) (out []*Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(l.accounts)) {
+		if a := l.accounts[name]; a.kind.Name == kind {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Decisions shows owners in their direct chats what waits for their decision, and people what has
+// become of the questions of their agents elsewhere. It keeps nothing: a gateway that starts shows
+// once more what waits.
+type Decisions struct {
+	Deps
+
+	changed chan struct{} // has one when waiting or owners changed
+
+	mu      sync.Mutex
+	owners  []string // of the settings, as TYPE:PEER
+	waiting map[string]*registryv1.Approval
+	shown   map[string]map[string]bool // by the id of one that waits, to which owners
+}
+
+// Owners takes over the owners of the settings.
+func (d *Decisions) Owners(list []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owners = list
+	poke(d.changed)
+}
+
+// NewDecisions returns one; call Run.
+func NewDecisions(d Deps) *Decisions {
+	return &Decisions{Deps: d, changed: make(chan struct{}, 1), waiting: map[string]*registryv1.Approval{}, shown: map[string]map[string]bool{}}
+}
+
+// Run works until ctx ends.
+func (d *Decisions) Run(ctx context.Context) {
+	var g sync.WaitGroup
+	g.Go(func() { repeat(ctx, d.watchApprovals) })
+	g.Go(func() { repeat(ctx, d.watchQuestions) })
+	defer g.Wait()
+	for {
+		d.show(ctx)
+		select {
+		case <-d.changed:
+		case <-d.live.came:
+		case <-time.After(showAgain):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// repeat follows a stream until ctx ends.
+func repeat(ctx context.Context, follow func(context.Context, func()) error) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		_ = follow(ctx, func() { failures = 0 }) // the registry starts again, or has gone: it is asked again
+		_ = pause.For(ctx, again.Wait(failures))
+	}
+}
+
+func (d *Decisions) watchApprovals(ctx context.Context, received func()) error {
+	w, err := d.Approvals.WatchApprovals(ctx, &registryv1.WatchApprovalsRequest{})
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	clear(d.waiting) // the stream begins with what waits now
+	d.mu.Unlock()
+	for {
+		m, err := w.Recv()
+		if err != nil {
+			return err
+		}
+		received()
+		a := m.GetApproval()
+		id := a.GetApprovalId()
+		d.mu.Lock()
+		switch {
+		case a.GetState() != registryv1.ApprovalState_APPROVAL_STATE_PENDING:
+			delete(d.waiting, id)
+			delete(d.shown, id)
+		case d.waiting[id] == nil:
+			d.waiting[id] = a
+			poke(d.changed)
+		}
+		d.mu.Unlock()
+	}
+}
+
+// watchQuestions says in the chat of a question that it was answered elsewhere, or that its time is
+// over. What was answered in the chat itself is known there.
+func (d *Decisions) watchQuestions(ctx context.Context, received func()) error {
+	w, err := d.Questions.WatchQuestions(ctx, &registryv1.WatchQuestionsRequest{})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := w.Recv()
+		if err != nil {
+			return err
+		}
+		received()
+		q := m.GetQuestion()
+		text := ""
+		switch {
+		case q.GetState() == registryv1.QuestionState_QUESTION_STATE_EXPIRED:
+			text = "The time to answer is over: " + q.GetText()
+		case q.GetState() == registryv1.QuestionState_QUESTION_STATE_ANSWERED && q.GetBy() == "owner":
+			text = fmt.Sprintf("Answered elsewhere: %s - %s", q.GetText(), q.GetAnswer())
+		default:
+			continue
+		}
+		from, _, err := source.ParseLenient(q.GetPeer())
+		if err != nil || from.Kind != source.External {
+			continue
+		}
+		if a := d.live.named(from.ChannelID); a != nil && a.kind.Name == from.ChannelType {
+			_ = a.notify(channel.Update{Key: q.GetQuestionId(), Kind: from.SessionType, SessionID: from.SessionID, PeerID: from.PeerID}, "question", text)
+		}
+	}
+}
+
+// show sends each owner what was not shown yet.
+func (d *Decisions) show(ctx context.Context) {
+	d.mu.Lock()
+	maps.DeleteFunc(d.shown, func(id string, _ map[string]bool) bool { return d.waiting[id] == nil })
+	list := slices.SortedFunc(maps.Values(d.waiting), func(a, b *registryv1.Approval) int {
+		return a.GetRequestedAt().AsTime().Compare(b.GetRequestedAt().AsTime())
+	})
+	owners := slices.Clone(d.owners)
+	d.mu.Unlock()
+	if len(list) == 0 {
+		return
+	}
+	// Those who were made owners with their approval.
+	within, cancel := context.WithTimeout(ctx, acceptLimit)
+	paired, err := d.Channels.ListPairings(within, &registryv1.ListPairingsRequest{State: registryv1.PairingState_PAIRING_STATE_APPROVED})
+	cancel()
+	if err != nil {
+		return // with the next change, or after a while
+	}
+	for _, p := range paired.GetPairings() {
+		if owner := p.GetType() + ":" + p.GetPeerId(); p.GetOwner() && !slices.Contains(owners, owner) {
+			owners = append(owners, owner)
+		}
+	}
+	for _, a := range list {
+		for _, owner := range owners {
+			if d.open(a, owner) && d.send(ctx, owner, a) {
+				d.sent(a, owner)
+			}
+		}
+	}
+}
+
+// open reports whether an approval still waits, and an owner has not seen it.
+func (d *Decisions) open(a *registryv1.Approval, owner string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting[a.GetApprovalId()] != nil && !d.shown[a.GetApprovalId()][owner]
+}
+
+func (d *Decisions) sent(a *registryv1.Approval, owner string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waiting[a.GetApprovalId()] == nil { // decided meanwhile
+		return
+	}
+	if d.shown[a.GetApprovalId()] == nil {
+		d.shown[a.GetApprovalId()] = map[string]bool{}
+	}
+	d.shown[a.GetApprovalId()][owner] = true
+}
+
+// send sends an approval to an owner over the first account of the type that reaches the person.
+func (d *Decisions) send(ctx context.Context, owner string, a *registryv1.Approval) bool {
+	kind, peer, _ := strings.Cut(owner, ":")
+	for _, account := range d.live.of(kind) {
+		session, err := account.direct(ctx, peer)
+		if err != nil {
+			continue
+		}
+		u := channel.Update{Key: a.GetApprovalId(), Kind: "dm", SessionID: session, PeerID: peer}
+		if account.notify(u, "approval", approvalText(a), approvalButtons(a)...) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// direct is the direct conversation of the account with a person.
+func (a *Account) direct(ctx context.Context, peer string) (string, error) {
+	f, ok := a.out.(channel.Finder)
+	if !ok {
+		return peer, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, noticeLimit)
+	defer cancel()
+	session, err := f.Find(ctx, peer)
+	if err == nil && session == "" {
+		err = errors.New("no conversation")
+	}
+	return session, err
+}
+
+// approvalText is a question for an owner in one message.
+func approvalText(a *registryv1.Approval) string {
+	text := fmt.Sprintf("%s wants to run, in %s:\n%s", a.GetAgentId(), literal(channel.Clean(a.GetCwd(), 200)), block(a.GetCommand()))
+	if a.GetReason() != "" {
+		text += "\n" + literal(channel.Clean(a.GetReason(), maxCommand))
+	}
+	if a.GetExternal() {
+		text += "\nText from outside takes part in this conversation."
+	}
+	modes := "once"
+	if len(a.GetPatterns()) > 0 {
+		modes = "once, always"
+	}
+	left := time.Until(a.GetExpiresAt().AsTime()).Round(time.Minute)
+	return text + fmt.Sprintf("\nReply /approve %s [%s] or /deny %s (%d min)", a.GetApprovalId(), modes, a.GetApprovalId(), max(int(left.Minutes()), 1))
+}
+
+// literal is a text in one line that no platform shows as anything else.
+func literal(s string) string {
+	mark := strings.Repeat("`", longest(s, '`')+1)
+	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
+		s = " " + s + " "
+	}
+	return mark + s + mark
+}
+
+// block is a command as it is, between fences; one that is too long is cut, and says so.
+func block(s string) string {
+	s = valid(s)
+	fence := strings.Repeat("`", max(longest(s, '`')+1, 3))
+	if n := utf8.RuneCountInString(s); n > maxCommand {
+		s = cut(s, maxCommand) + fmt.Sprintf("\n... and %d more characters: 'agentctl approvals list' shows all", n-maxCommand)
+	}
+	return fence + "\n" + s + "\n" + fence
+}
+
+// longest is the length of the longest run of a character.
+func longest(s string, c rune) (most int) {
+	n := 0
+	for _, r := range s {
+		if n++; r != c {
+			n = 0
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// approvalButtons are those of an approval that is shown completely.
+func approvalButtons(a *registryv1.Approval) []channel.Button {
+	if utf8.RuneCountInString(a.GetCommand()) > maxCommand {
+		return nil
+	}
+	id := a.GetApprovalId()
+	out := []channel.Button{{Text: "Approve once", Command: "/approve " + id + " once"}}
+	if len(a.GetPatterns()) > 0 {
+		out = append(out, channel.Button{Text: "Always", Command: "/approve " + id + " always"})
+	}
+	return append(out, channel.Button{Text: "Deny", Command: "/deny " + id})
+}

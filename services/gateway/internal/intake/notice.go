@@ -1,0 +1,183 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/chunk"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+const (
+	// noticeTries is how often a notice is sent until it is given up.
+	noticeTries = 3
+	// noticeLimit bounds one try.
+	noticeLimit = 20 * time.Second
+	// noticeGap is the least time between two notices in one conversation about messages that
+	// were not taken in.
+	noticeGap = 10 * time.Minute
+	// noticeCut ends a notice that its platform would not take.
+	noticeCut = "\n[the rest was cut]"
+	// maxNoticed is how many conversations are remembered for that.
+	maxNoticed = 10_000
+	// maxTyping is how many conversations of an account show at a time that an answer is written.
+	maxTyping = 64
+	// runWait is how long one call waits for the end of a run.
+	runWait = time.Minute
+)
+
+// notices remembers when a conversation got one.
+type notices struct {
+	mu   sync.Mutex
+	sent map[string]time.Time
+}
+
+// rare reports whether a conversation may get a notice now, and notes it.
+func (n *notices) rare(session string, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if at, ok := n.sent[session]; ok && now.Sub(at) < noticeGap {
+		return false
+	}
+	if len(n.sent) >= maxNoticed {
+		clear(n.sent)
+	}
+	n.sent[session] = now
+	return true
+}
+
+// replyContext is the place of a conversation.
+func (a *Account) replyContext(u channel.Update) channel.ReplyContext {
+	rc := channel.ReplyContext{}
+	for key, value := range map[string]string{
+		"channel_type": "external", "channel_id": a.name, "peer_id": u.PeerID, "session_id": u.SessionID, "kind": u.Kind,
+		"platform_thread": u.Thread, "reply_to_id": u.MessageID, "guild_id": u.Guild, "team_id": u.Team,
+	} {
+		if value != "" {
+			rc[key], _ = json.Marshal(value) // a text: it cannot fail
+		}
+	}
+	return rc
+}
+
+// notifyRarely answers a conversation that got no such notice for a while.
+func (a *Account) notifyRarely(u channel.Update, text string) {
+	if text != "" && a.notices.rare(u.SessionID, time.Now()) {
+		_ = a.notify(u, "refused", strings.TrimSuffix(text, ".")+".")
+	}
+}
+
+// notify answers a person over the platform, outside of any conversation with an agent. What
+// cannot be sent is logged and returned: the update is acknowledged all the same.
+func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel.Button) error {
+	if l, ok := a.out.(channel.Limiter); ok {
+		if pieces := chunk.Split(text, chunk.Bounds{Max: max(l.Limit().Max-len(noticeCut), chunk.Least), Units: l.Limit().Units}); len(pieces) > 1 {
+			text = pieces[0].Text + noticeCut
+		}
+	}
+	// The text is part of the key: another start may give a person another code, and a platform that
+	// drops a known key would show the one that is not valid any more.
+	m := channel.Message{
+		Key: channel.Fingerprint("notice", kind, u.Key, text), Text: text, Buttons: buttons, ReplyContext: a.replyContext(u), CreatedAt: time.Now().UTC().Format(time.RFC3339Nano),
+	}
+	var err *channel.Error
+	for try := range noticeTries {
+		m.Attempt = try + 1
+		ctx, cancel := context.WithTimeout(a.ctx, noticeLimit)
+		_, failed := a.out.Send(ctx, m)
+		cancel()
+		if err = channel.AsError(failed); err == nil {
+			fault.Point("N1")
+			a.deps.Metrics.AddNotice(kind)
+			return nil
+		}
+		if err.Class == channel.Rejected || a.ctx.Err() != nil || pause.For(a.ctx, min(max(err.RetryAfter, again.Wait(try)), noticeLimit)) != nil {
+			break
+		}
+	}
+	if a.ctx.Err() == nil {
+		a.deps.Logger.Warn("a notice was not sent", "account", a.name, "kind", kind, "error", err.What)
+	}
+	return err
+}
+
+// ErrNotUp reports that an account is not connected to its platform here.
+var ErrNotUp = errors.New("the account is not connected here")
+
+// Test sends a notice to a person over an account, and returns its id at the platform. Errors:
+// ErrNotUp, a [*channel.Error].
+func (d Deps) Test(ctx context.Context, account, peer, text string) (providerID string, err error) {
+	a := d.live.named(account)
+	if a == nil {
+		return "", ErrNotUp
+	}
+	session, err := a.direct(ctx, peer)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, noticeLimit)
+	defer cancel()
+	m := channel.Message{Text: text, Attempt: 1, ReplyContext: a.replyContext(channel.Update{Kind: "dm", SessionID: session, PeerID: peer}), CreatedAt: time.Now().UTC().Format(time.RFC3339Nano)}
+	m.Key = channel.Fingerprint("test", account, peer, m.CreatedAt)
+	receipt, err := a.out.Send(ctx, m)
+	return receipt.ProviderID, err
+}
+
+// showTyping shows in a conversation that an answer is being written, until the run has ended.
+func (a *Account) showTyping(u channel.Update, r *registryv1.AcceptedMessage) {
+	t, ok := a.out.(channel.Typer)
+	if !ok || r.GetRunId() == "" {
+		return
+	}
+	select {
+	case a.typing <- struct{}{}:
+	default:
+		return
+	}
+	a.goes(func() {
+		defer func() { <-a.typing }()
+		ctx, cancel := context.WithCancel(a.ctx)
+		defer cancel()
+		a.goes(func() {
+			defer cancel()
+			a.awaitRun(ctx, r)
+		})
+		for failures := 0; failures < noticeTries; {
+			within, done := context.WithTimeout(ctx, noticeLimit)
+			gap, err := t.Typing(within, a.replyContext(u))
+			done()
+			if err != nil {
+				failures++
+				gap = again.Last
+			}
+			if pause.For(ctx, max(gap, again.First)) != nil {
+				return
+			}
+		}
+	})
+}
+
+// awaitRun waits until the run of a message has ended, or what becomes of it cannot be known.
+func (a *Account) awaitRun(ctx context.Context, r *registryv1.AcceptedMessage) {
+	for failures := 0; failures < noticeTries && ctx.Err() == nil; {
+		within, done := context.WithTimeout(ctx, runWait+acceptLimit)
+		got, err := a.deps.Turns.GetTurn(within, &registryv1.GetTurnRequest{AgentId: r.GetAgentId(), Key: r.GetRunId(), Wait: durationpb.New(runWait)})
+		done()
+		switch {
+		case err != nil:
+			failures++
+			_ = pause.For(ctx, again.Wait(failures))
+		case got.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED:
+			return
+		}
+	}
+}

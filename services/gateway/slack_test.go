@@ -1,0 +1,216 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/channel/slack/slacktest"
+	"github.com/theclaw/agents/internal/testing/world"
+	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+var (
+	slackBob     = slacktest.User{ID: "U1207", Name: "bob", RealName: "Bob"}
+	slackGeneral = slacktest.Channel{ID: "C100", Type: "channel", Name: "general"}
+)
+
+// workspace starts a workspace of Slack.
+func workspace(t *testing.T) *slacktest.Server {
+	t.Helper()
+	s, err := slacktest.Start(slacktest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	s.AddUser(slackBob)
+	s.AddChannel(slackGeneral)
+	s.AddChannel(slacktest.IM(slackBob))
+	return s
+}
+
+// slack starts a world with the account sl, whose entry has further keys.
+func slack(t *testing.T, s *slacktest.Server, o world.Options, keys string) *site {
+	t.Helper()
+	h := open(t, o, fmt.Sprintf("  sl: {type: slack, token: \"env:SLACK_BOT\", app_token: \"env:SLACK_APP\", api: %q, %s}\n", s.URL(), keys))
+	h.state(t, "sl", gatewayv1.ChannelState_CHANNEL_STATE_UP)
+	return h
+}
+
+// posted waits until the bot has posted so many messages in a conversation.
+func posted(t *testing.T, s *slacktest.Server, conversation string, n int) (list []slacktest.Message) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Wait(ctx, func() bool { list = s.Messages(conversation); return len(list) >= n }); err != nil {
+		t.Fatalf("%v: %+v", err, list)
+	}
+	return list
+}
+
+// postedText waits until the bot has posted a message that contains a text, after the one with a ts.
+func postedText(t *testing.T, s *slacktest.Server, text, after string) slacktest.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m, err := s.WaitText(ctx, text, after)
+	if err != nil {
+		t.Fatalf("%q: %v: %+v", text, err, s.Messages(""))
+	}
+	return m
+}
+
+func slackSettled(t *testing.T, s *slacktest.Server) slacktest.Stats {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Wait(ctx, func() bool { st := s.Stats(); return st.Acked+st.Lost == st.Events }); err != nil {
+		t.Fatalf("%v: %+v", err, s.Stats())
+	}
+	return s.Stats()
+}
+
+// S2-17: messages of a conversation are answered in their order while others go on, and the end of
+// a connection, its loss and a restart of all services neither lose nor repeat one, also when the
+// platform has given up what was written meanwhile.
+func TestSlack(t *testing.T) {
+	each(t, func(t *testing.T, o world.Options) {
+		s := workspace(t)
+		h := slack(t, s, o, "dm: open")
+		const people, messages = 4, 3
+		ids := make([]string, people)
+		for p := range people {
+			u := slacktest.User{ID: fmt.Sprint("U200", p), Name: fmt.Sprint("p", p)}
+			s.AddUser(u)
+			ids[p] = slacktest.IM(u).ID
+		}
+		for n := range messages {
+			for p := range people {
+				u := slacktest.User{ID: fmt.Sprint("U200", p)}
+				s.Say(slacktest.Message{Channel: slacktest.IM(u), User: u.ID, Text: fmt.Sprintf("say: %d", n)})
+			}
+			s.Refresh("warning")
+		}
+		for _, id := range ids {
+			var got []string
+			for _, m := range posted(t, s, id, messages) {
+				got = append(got, m.Text)
+			}
+			if !slices.Equal(got, []string{"0", "1", "2"}) {
+				t.Errorf("%s: %q", id, got)
+			}
+		}
+		if st := slackSettled(t, s); st.Lost != 0 {
+			t.Errorf("%+v", st)
+		}
+		if n := h.stored(t); n != people*messages {
+			t.Errorf("%d are stored", n)
+		}
+		if c := h.state(t, "sl", gatewayv1.ChannelState_CHANNEL_STATE_UP); c.GetIn() != people*messages || c.GetLag() == nil || c.GetWhat() != "@demo_bot, lease gateway" {
+			t.Errorf("%v", c)
+		}
+		s.Cut()
+		say := func(text string) {
+			s.Say(slacktest.Message{Channel: slacktest.IM(slackBob), User: slackBob.ID, Text: text})
+		}
+		say("say: after the cut")
+		postedText(t, s, "after the cut", "")
+		if o.DSN != "" {
+			return
+		}
+		slackSettled(t, s)
+		h.Stop()
+		say("say: later")
+		s.Forget() // the platform has given it up: it is in the history alone
+		h = slack(t, s, world.Options{Home: h.Home}, "dm: open")
+		postedText(t, s, "later", "")
+		slackSettled(t, s)
+		if n := h.stored(t); n != people*messages+2 {
+			t.Errorf("%d are stored", n)
+		}
+	})
+}
+
+// A mention in a channel, which is two events, is one message. A thread is a conversation of its
+// own, and is answered there; what does not address the bot is context.
+func TestSlackChannel(t *testing.T) {
+	s := workspace(t)
+	h := slack(t, s, world.Options{}, `dm: open, groups: {allow: ["*"]}`)
+	say := func(text, thread string) string {
+		return s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Text: text, Thread: thread})
+	}
+	root := say("not for the bot", "")
+	say("<@U0BOT> say: hello", "")
+	if got := posted(t, s, "C100", 1); !strings.HasSuffix(got[0].Text, "say: hello") || got[0].Thread != "" {
+		t.Errorf("%+v", got)
+	}
+	say("<@U0BOT> say: in the thread", root)
+	if got := posted(t, s, "C100", 2); !strings.HasSuffix(got[1].Text, "say: in the thread") || got[1].Thread != root {
+		t.Errorf("%+v", got)
+	}
+	say("<@U0BOT> !whoami", "")
+	m := postedText(t, s, "You are bob (slack:U1207)", "")
+	say("!whoami", "")
+	say("<@U0BOT> /help", "")
+	postedText(t, s, "/status - show the agent", m.TS)
+	slackSettled(t, s)
+	if n := h.stored(t); n != 2 {
+		t.Errorf("%d are stored, not 2", n)
+	}
+	if got := posted(t, s, "C100", 4); len(got) != 4 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What waits for a decision is shown to the owner, whose direct conversation has another id, and
+// decided by a button.
+func TestSlackApproval(t *testing.T) {
+	s := workspace(t)
+	h := slack(t, s, world.Options{}, "dm: open")
+	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"owners"}, Value: `["slack:U1207"]`}); err != nil {
+		t.Fatal(err)
+	}
+	h.configure(t, "sandbox: {mode: \"off\"}\napprovals: ask")
+	s.Say(slacktest.Message{Channel: slacktest.IM(slackBob), User: slackBob.ID, Text: "run: touch ran"})
+	asked := postedText(t, s, "admin wants to run", "")
+	if asked.Channel.ID != "D1207" || len(asked.Buttons) < 2 {
+		t.Fatalf("%+v", asked)
+	}
+	ran := filepath.Join(h.Home, "agents/admin/workdir/ran")
+	if _, err := os.Stat(ran); err == nil {
+		t.Fatal("it ran without a decision")
+	}
+	if err := s.Press("D1207", asked.TS, slackBob.ID, asked.Buttons[0].Value); err != nil {
+		t.Fatal(err)
+	}
+	postedText(t, s, "Approved once", asked.TS)
+	h.Await(t, "admin", 1)
+	if _, err := os.Stat(ran); err != nil {
+		t.Error(err)
+	}
+}
+
+// S2-12: a token that is refused is a state that names it, and leaves other accounts alone.
+func TestSlackStates(t *testing.T) {
+	s, refusing := workspace(t), workspace(t)
+	refusing.Fail(slacktest.Fault{Method: "apps.connections.open", Error: "invalid_auth", Times: -1})
+	h := open(t, world.Options{}, fmt.Sprintf(`  sl: {type: slack, token: "env:SLACK_BOT", app_token: "env:SLACK_APP", api: %q, dm: open}
+  bad: {type: slack, token: "env:SLACK_BOT", app_token: "env:SLACK_APP", api: %q}
+  half: {type: slack, token: "env:SLACK_BOT", api: %q}
+`, s.URL(), refusing.URL(), s.URL()))
+	if c := h.state(t, "bad", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "env:SLACK_APP") || !strings.Contains(c.GetWhat(), "agentctl channels restart bad") {
+		t.Errorf("%v", c)
+	}
+	if c := h.state(t, "half", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "channels.half.app_token") {
+		t.Errorf("%v", c)
+	}
+	h.state(t, "sl", gatewayv1.ChannelState_CHANNEL_STATE_UP)
+	s.Say(slacktest.Message{Channel: slacktest.IM(slackBob), User: slackBob.ID, Text: "say: hello"})
+	postedText(t, s, "hello", "")
+}

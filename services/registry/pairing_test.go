@@ -1,0 +1,312 @@
+package registry_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/testing/backendtest"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// A receiver continues where it stopped; another bot begins without a cursor.
+func TestCursors(t *testing.T) { backendtest.Each(t, testCursors) }
+
+func testCursors(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	setHome(t, o, w, account)
+	get := func(identity, name string) string {
+		t.Helper()
+		r, err := w.Channels.GetCursor(t.Context(), &registryv1.GetCursorRequest{Account: "wh", Identity: identity, Name: name})
+		return backendtest.Must(t, r, err).GetValue()
+	}
+	put := func(account, value string) error {
+		_, err := w.Channels.PutCursor(t.Context(), &registryv1.PutCursorRequest{Account: account, Identity: "bot", Name: "updates", Value: value})
+		return err
+	}
+	for _, value := range []string{"41", "42", ""} {
+		if err := put("wh", value); err != nil {
+			t.Fatal(err)
+		}
+		if got := get("bot", "updates"); got != value {
+			t.Errorf("got %q, want %q", got, value)
+		}
+	}
+	if err := put("wh", "43"); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := get("other", "updates"), get("bot", "history"); a != "" || b != "" {
+		t.Errorf("other cursors are %q and %q", a, b)
+	}
+	if err := put("none", "1"); !fault.Is(err, fault.ChannelNotFound) {
+		t.Errorf("an unknown account: %v", err)
+	}
+}
+
+const (
+	paired      = registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR
+	pairApprove = registryv1.PairingDecision_PAIRING_DECISION_APPROVE
+	pairDeny    = registryv1.PairingDecision_PAIRING_DECISION_DENY
+	pairBlock   = registryv1.PairingDecision_PAIRING_DECISION_BLOCK
+	pairRevoke  = registryv1.PairingDecision_PAIRING_DECISION_REVOKE
+)
+
+// private is an account that gives strangers codes.
+const private = "owners: ['webhook:boss']\nchannels:\n  wh: {type: webhook, dm: pairing, allow_from: [ann], groups: {allow: [g1], mode: always}}\n  two: {type: webhook}\n"
+
+func resolve(t *testing.T, w *backendtest.World, req *registryv1.ResolvePairingRequest) (*registryv1.Pairing, error) {
+	t.Helper()
+	r, err := w.Channels.ResolvePairing(t.Context(), req)
+	return r.GetPairing(), err
+}
+
+func pairings(t *testing.T, w *backendtest.World) (out []string) {
+	t.Helper()
+	r, err := w.Channels.ListPairings(t.Context(), &registryv1.ListPairingsRequest{Account: "wh"})
+	for _, p := range backendtest.Must(t, r, err).GetPairings() {
+		out = append(out, fmt.Sprintf("%s %s %d", p.GetPeerId(), strings.ToLower(strings.TrimPrefix(p.GetState().String(), "PAIRING_STATE_")), p.GetMessages()))
+	}
+	return out
+}
+
+// A stranger gets a code, once, and nothing of the message is stored; an owner approves, and the person may write. A
+// person who is blocked gets no answer, also in groups; one whose pairing is revoked is a stranger again.
+func TestPairing(t *testing.T) { backendtest.Each(t, testPairing) }
+
+func testPairing(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, private)
+	const canary = "canary-of-a-stranger"
+	named := inbound("1", "bob", canary)
+	named.PeerName = "Bob\u202e\n"
+	first := accept(t, w, named)
+	if first.GetOutcome() != paired || !first.GetNotify() || len(first.GetCode()) != 8 || first.GetAgentId() != "" {
+		t.Fatalf("a stranger: %v", first)
+	}
+	if again := accept(t, w, named); again.GetOutcome() != paired || again.GetCode() != first.GetCode() || !again.GetNotify() {
+		t.Errorf("the same message again, whose answer may be lost: %v, want the code %s", again, first.GetCode())
+	}
+	for i := range 3 {
+		if m := accept(t, w, inbound(fmt.Sprint("more", i), "bob", canary)); m.GetOutcome() != paired || m.GetCode() != "" || m.GetNotify() {
+			t.Errorf("another message: %v", m)
+		}
+	}
+	if got := pairings(t, w); !slices.Equal(got, []string{"bob pending 4"}) {
+		t.Errorf("pairings %q", got)
+	}
+	searchFiles(t, o.Home, first.GetCode()) // its hash alone is stored
+	for what, req := range map[string]*registryv1.ResolvePairingRequest{
+		"a wrong code":      {Code: "AAAAAAAA", Decision: pairApprove},
+		"an unknown person": {Account: "wh", PeerId: "eve", Decision: pairBlock},
+		"another account":   {Account: "two", PeerId: "bob", Decision: pairApprove},
+	} {
+		if _, err := resolve(t, w, req); !fault.Is(err, fault.PairingNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, req := range map[string]*registryv1.ResolvePairingRequest{
+		"no person":           {Decision: pairApprove},
+		"a code and a person": {Code: first.GetCode(), Account: "wh", PeerId: "bob", Decision: pairApprove},
+		"a person alone":      {PeerId: "bob", Decision: pairApprove},
+	} {
+		if _, err := resolve(t, w, req); !fault.Is(err, fault.InvalidArgument) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	code := strings.ToLower(first.GetCode()[:4]) + "-" + first.GetCode()[4:]
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove}); err != nil || p.GetPeerName() != "Bob" || p.GetType() != "webhook" ||
+		p.GetState() != registryv1.PairingState_PAIRING_STATE_APPROVED || p.GetOwner() || p.GetBy() != "owner" || p.GetMessages() != 4 {
+		t.Errorf("approved %v, %v", p, err)
+	}
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: first.GetCode(), Decision: pairApprove}); !fault.Is(err, fault.PairingNotFound) {
+		t.Errorf("a code that was used: %v", err)
+	}
+	if m := accept(t, w, inbound("2", "bob", "hello")); m.GetOutcome() != accepted {
+		t.Errorf("an approved person: %v", m)
+	}
+	group := &registryv1.InboundMessage{Key: "g", Kind: "group", SessionId: "g1", PeerId: "bob", Text: canary}
+	for _, c := range []struct {
+		decision registryv1.PairingDecision
+		dm       registryv1.AcceptOutcome
+		notify   bool
+		group    registryv1.AcceptOutcome
+	}{
+		{pairBlock, refused, false, refused},
+		{pairRevoke, paired, true, accepted},
+		{pairDeny, paired, true, duplicate},
+		{pairApprove, accepted, false, duplicate},
+	} {
+		if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "bob", Decision: c.decision}); err != nil {
+			t.Fatalf("%v: %v", c.decision, err)
+		}
+		if m := accept(t, w, inbound(c.decision.String(), "bob", "hello")); m.GetOutcome() != c.dm || m.GetNotify() != c.notify {
+			t.Errorf("after %v: %v", c.decision, m)
+		}
+		if group.Text = "hello"; c.decision == pairBlock {
+			group.Text = canary
+		}
+		if m := accept(t, w, group); m.GetOutcome() != c.group {
+			t.Errorf("in a group after %v: %v", c.decision, m)
+		}
+	}
+	// A message that was stored is a repeat, whatever its author may do now.
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "bob", Decision: pairBlock}); err != nil {
+		t.Fatal(err)
+	}
+	if m := accept(t, w, inbound("2", "bob", "hello")); m.GetOutcome() != duplicate {
+		t.Errorf("a repeat of a person who was blocked since: %v", m)
+	}
+	// I22: no text of a person who may not write is in any file.
+	for _, e := range inboxOf(t, w, "main") {
+		if strings.Contains(e.GetContent(), canary) {
+			t.Errorf("stored: %s", e.GetContent())
+		}
+	}
+	searchFiles(t, o.Home, canary)
+}
+
+// searchFiles fails where a file below dir has a text.
+func searchFiles(t *testing.T, dir, text string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if strings.Contains(string(b), text) {
+			t.Errorf("%s has %q", path, text)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// At most three people wait for an answer; nothing is stored of others. A program gets no code, nor does a person whose id is
+// longer than any platform has.
+func TestStrangers(t *testing.T) { backendtest.Each(t, testStrangers) }
+
+func testStrangers(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, private)
+	bot := inbound("bot", "bot", "hello")
+	bot.Bot = true
+	for _, m := range []*registryv1.InboundMessage{bot, inbound("long", strings.Repeat("x", 600), "hello")} {
+		if got := accept(t, w, m); got.GetOutcome() != refused || got.GetReason() != fault.PeerRefused || got.GetNotify() {
+			t.Errorf("%.20q: %v", m.GetPeerId(), got)
+		}
+	}
+	count := map[registryv1.AcceptOutcome]int{}
+	for i := range 100 {
+		m := accept(t, w, inbound(fmt.Sprint("m", i), fmt.Sprint("p", i), "hello"))
+		if count[m.GetOutcome()]++; m.GetNotify() != (m.GetOutcome() == paired) {
+			t.Errorf("stranger %d: %v", i, m)
+		}
+	}
+	if count[paired] != 3 || count[refused] != 97 || len(pairings(t, w)) != 3 || len(inboxOf(t, w, "main")) != 0 {
+		t.Errorf("outcomes %v, pairings %q", count, pairings(t, w))
+	}
+	// At most 20 codes in an hour, whatever is decided.
+	codes := 3
+	for i := range 50 {
+		if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: fmt.Sprint("p", i), Decision: pairDeny}); err != nil && !fault.Is(err, fault.PairingNotFound) {
+			t.Fatal(err)
+		}
+		if accept(t, w, inbound(fmt.Sprint("later", i), fmt.Sprint("p", i+3), "hello")).GetOutcome() == paired {
+			codes++
+		}
+	}
+	if codes != 20 {
+		t.Errorf("%d codes, want 20", codes)
+	}
+	if m := accept(t, w, inbound("ann", "ann", "hello")); m.GetOutcome() != accepted {
+		t.Errorf("a person of the settings: %v", m)
+	}
+}
+
+// Owners are those of the settings and each person who was approved as one, at every account of the type. In a chat
+// an owner approves people, but makes no owners, and decides nothing about one; who tries codes is not listened to.
+func TestOwners(t *testing.T) { backendtest.Each(t, testOwners) }
+
+func testOwners(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, private)
+	gateway := w.As(rpc.Identity{Kind: rpc.Service, Name: "gateway"})
+	bob := accept(t, w, inbound("1", "bob", "hello"))
+	for what, req := range map[string]*registryv1.ResolvePairingRequest{
+		"without by":         {Code: bob.GetCode(), Decision: pairApprove},
+		"by a stranger":      {Code: bob.GetCode(), Decision: pairApprove, By: "webhook:bob"},
+		"by another type":    {Code: bob.GetCode(), Decision: pairApprove, By: "slack:boss"},
+		"an owner in a chat": {Code: bob.GetCode(), Decision: pairApprove, By: "webhook:boss", Owner: true},
+	} {
+		if _, err := resolve(t, gateway, req); !fault.Is(err, fault.PermissionDenied) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: bob.GetCode(), Decision: pairApprove, Owner: true}); err != nil || !p.GetOwner() {
+		t.Fatalf("bob: %v, %v", p, err)
+	}
+	two, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "two", Messages: []*registryv1.InboundMessage{inbound("2", "bob", "hello")}})
+	if m := backendtest.Must(t, two, err).GetResults()[0]; m.GetOutcome() != accepted {
+		t.Errorf("an owner at another account: %v", m)
+	}
+	carl := accept(t, w, inbound("3", "carl", "hello"))
+	if p, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Code: carl.GetCode(), Decision: pairApprove, By: "webhook:bob"}); err != nil || p.GetBy() != "webhook:bob" {
+		t.Errorf("by bob: %v, %v", p, err)
+	}
+	if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "bob", Decision: pairRevoke, By: "webhook:boss"}); !fault.Is(err, fault.PermissionDenied) {
+		t.Errorf("about an owner: %v", err)
+	}
+	eve := accept(t, w, inbound("4", "eve", "hello"))
+	for i := range 5 {
+		if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Code: fmt.Sprintf("AAAAAAA%d", i), Decision: pairApprove, By: "webhook:bob"}); !fault.Is(err, fault.PairingNotFound) {
+			t.Errorf("wrong code %d: %v", i, err)
+		}
+	}
+	for by, want := range map[string]string{"webhook:bob": fault.PairingNotFound, "webhook:boss": ""} {
+		if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Code: eve.GetCode(), Decision: pairApprove, By: by}); (err != nil || want != "") && !fault.Is(err, want) {
+			t.Errorf("the code of eve by %s: %v, want %q", by, err, want)
+		}
+	}
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "bob", Decision: pairDeny}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "eve", Decision: pairDeny, By: "webhook:bob"}); !fault.Is(err, fault.PermissionDenied) {
+		t.Errorf("by one who is no owner any more: %v", err)
+	}
+}
+
+// A second person of an agent that has one conversation for all is refused, unless the owner accepts it.
+func TestPairingShared(t *testing.T) { backendtest.Each(t, testPairingShared) }
+
+func testPairingShared(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, "session: {dm_scope: main}\nchannels:\n  wh: {type: webhook}\n")
+	bob, carl := accept(t, w, inbound("1", "bob", "hello")), accept(t, w, inbound("2", "carl", "hello"))
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: bob.GetCode(), Decision: pairApprove}); err != nil {
+		t.Fatalf("the first person: %v", err)
+	}
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: carl.GetCode(), Decision: pairApprove}); !fault.Is(err, fault.PairingShared) || !strings.Contains(err.Error(), "webhook:bob") {
+		t.Errorf("the second person: %v", err)
+	}
+	if m := accept(t, w, inbound("3", "carl", "hello")); m.GetOutcome() != paired {
+		t.Errorf("after a refused approval: %v", m)
+	}
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: carl.GetCode(), Decision: pairApprove, ShareMain: true}); err != nil {
+		t.Errorf("accepted by the owner: %v", err)
+	}
+	if m := accept(t, w, inbound("4", "carl", "hello")); m.GetOutcome() != accepted || m.GetSessionKey() != "agent:main:main" {
+		t.Errorf("the second person then: %v", m)
+	}
+}
