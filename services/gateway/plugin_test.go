@@ -90,13 +90,15 @@ func TestPlugin(t *testing.T) {
 			}
 		}
 		awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == people*messages })
-		if st := s.Stats(); st.Lost != 0 || st.Typing == 0 {
-			t.Errorf("%+v", st)
-		}
 		if n := h.stored(t); n != people*messages {
 			t.Errorf("%d are stored", n)
 		}
-		if c := h.state(t, "pl", gatewayv1.ChannelState_CHANNEL_STATE_UP); c.GetIn() > people*messages || c.GetWhat() != "@demo_bot, lease gateway" {
+		s.Say(plugintest.Direct("3000", "slow: 1"))
+		shown(t, s, plugintest.DirectOf("3000"), 1)
+		if st := s.Stats(); st.Lost != 0 || st.Typing == 0 {
+			t.Errorf("%+v", st)
+		}
+		if c := h.state(t, "pl", gatewayv1.ChannelState_CHANNEL_STATE_UP); c.GetIn() > people*messages+1 || c.GetWhat() != "@demo_bot, lease gateway" {
 			t.Errorf("%v", c)
 		}
 		if o.DSN != "" {
@@ -108,10 +110,10 @@ func TestPlugin(t *testing.T) {
 		if got := shown(t, s, "dm-2000", messages+1); len(got) != messages+1 || got[messages] != "6" {
 			t.Errorf("%q", got)
 		}
-		if first := s.First(); first[len(first)-1] != fmt.Sprint(people*messages) {
+		if first := s.First(); first[len(first)-1] != fmt.Sprint(people*messages+1) {
 			t.Errorf("streams began with %q", first)
 		}
-		if n := h.stored(t); n != people*messages+1 {
+		if n := h.stored(t); n != people*messages+2 {
 			t.Errorf("after a restart %d are stored", n)
 		}
 	})

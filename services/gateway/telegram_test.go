@@ -78,6 +78,7 @@ func TestTelegram(t *testing.T) {
 		api := botAPI(t)
 		h := telegram(t, api, o, "dm: open")
 		const chats, messages = 8, 4
+		slow := telegramtest.User{ID: 3000, FirstName: "P"}
 		for n := range messages {
 			for c := range chats {
 				u := telegramtest.User{ID: int64(2000 + c), FirstName: "P"}
@@ -101,6 +102,8 @@ func TestTelegram(t *testing.T) {
 		if c := h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP); c.GetIn() != chats*messages || c.GetLag() == nil || c.GetWhat() != "@demo_bot, lease gateway" {
 			t.Errorf("%v", c)
 		}
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(slow), From: &slow, Text: "slow: 1"})
+		awaitReplies(t, api, slow.ID, 1)
 		if typing := api.Calls("sendChatAction"); len(typing) == 0 {
 			t.Error("nothing showed that an answer was written")
 		}
@@ -116,7 +119,7 @@ func TestTelegram(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		settled(t, api)
-		if n := h.stored(t); n != chats*messages+1 {
+		if n := h.stored(t); n != chats*messages+2 {
 			t.Errorf("after a restart %d are stored", n)
 		}
 	})

@@ -31,6 +31,9 @@ const (
 	maxNoticed = 10_000
 	// maxTyping is how many conversations of an account show at a time that an answer is written.
 	maxTyping = 64
+	// typingDelay is how long an answer takes before typing is shown: most come sooner, and each
+	// display is a request to the platform. It is at most a second after the message (S2-46).
+	typingDelay = 500 * time.Millisecond
 	// runWait is how long one call waits for the end of a run.
 	runWait = time.Minute
 )
@@ -151,6 +154,9 @@ func (a *Account) showTyping(u channel.Update, r *registryv1.AcceptedMessage) {
 			defer cancel()
 			a.awaitRun(ctx, r)
 		})
+		if pause.For(ctx, typingDelay) != nil {
+			return
+		}
 		for failures := 0; failures < noticeTries; {
 			within, done := context.WithTimeout(ctx, noticeLimit)
 			gap, err := t.Typing(within, a.replyContext(u))
