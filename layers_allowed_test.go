@@ -33,6 +33,8 @@ var (
 		{"internal/channel/telegram", "internal/boundary", "answers of the Bot API are read up to a limit"},
 		{"internal/channel/telegram", "internal/markup", "a text is sent with entities"},
 		{"examples/botapi", "internal/channel/telegram/telegramtest", "the program serves the Bot API that tests use"},
+		{"internal/channel/history", "internal/boundary", "a page whose answer is too long is asked for in smaller ones"},
+		{"internal/channel/history", "internal/pause", "what cannot be fetched is tried again later"},
 		{"internal/channel/slack", "internal/boundary", "answers of the API are read up to a limit"},
 		{"internal/channel/slack", "internal/chunk", "a text is cut where its messages are"},
 		{"internal/channel/slack", "internal/markup", "a text is sent in the form that the platform shows"},

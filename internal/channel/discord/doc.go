@@ -15,11 +15,12 @@
 //   - Files come from the hosts of the platform alone, and their bytes are counted. The token goes
 //     to the API and the gateway alone. Redirects are not followed, and no proxy of the environment
 //     is used.
+//   - A button that is pressed is a message with its command; it is confirmed when that is stored.
+//   - What was written between the end of a session that cannot be resumed and the next one is read
+//     from the histories of the conversations that are known (package history).
 //
-// A button that is pressed is a message with its command; it is confirmed when that is stored.
-//
-// What is lost: the messages between the end of a session that cannot be resumed and the next one.
-// A session ends when no connection was open for some minutes.
+// What is lost: such messages in a conversation that is not known, and changes of messages meanwhile. A
+// session ends when no connection was open for some minutes.
 //
 // It does not try again for long and stores nothing: the gateway starts a [channel.Receiver] again,
 // the deliverer a send. The texts of the platform are Markdown, as those of agents are: they go

@@ -20,7 +20,7 @@ func FuzzEvent(f *testing.F) {
 		f.Add(kind, doc, 11)
 	}
 	f.Fuzz(func(t *testing.T, kind, doc string, typ int) {
-		s := &stream{client: &client{api: publicAPI}, who: user{ID: "1"}, places: map[string]place{}}
+		s := &stream{reader: newReader(&client{api: publicAPI}, "", user{ID: "1"})}
 		var at struct {
 			ID string `json:"channel_id"`
 		}

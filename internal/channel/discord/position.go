@@ -92,7 +92,8 @@ func (p *position) stored(sequence int64, number int) {
 	for s := range p.open {
 		next.Sequence = min(next.Sequence, s-1)
 	}
-	if next == p.written || p.session == "" {
+	// Before the first event of a session is stored, what was written before it may be missing.
+	if next == p.written || p.session == "" || next.Sequence == 0 {
 		return
 	}
 	doc, err := json.Marshal(next)

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/history"
 	"github.com/theclaw/agents/internal/pause"
 )
 
@@ -41,10 +42,6 @@ const (
 	maxPressed   = 64
 	// confirmed is the answer to a button that changes nothing on the screen.
 	confirmed = 6
-	// maxPlaceTries is how often a channel is asked for while the platform fails.
-	maxPlaceTries = 3
-	// maxChannels bounds the channels that are known without a request.
-	maxChannels = 4096
 )
 
 // Operations of frames.
@@ -123,13 +120,18 @@ func (r *receiver) receive(ctx context.Context, c *client, in channel.Intake) er
 	p := newPosition(value, c.api, func(value string) { in.Keep(cursorName, value) })
 	defer p.close()
 
-	s := &stream{
-		client: c, token: token, who: who, position: p, intake: in, places: map[string]place{}, pressed: make(chan pressed, maxPressed),
+	seen, err := history.Load(ctx, in, written)
+	if err != nil {
+		return err
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
-	var confirming sync.WaitGroup
-	confirming.Go(func() { s.confirm(ctx) })
-	defer confirming.Wait()
+	var running sync.WaitGroup
+	s := &stream{
+		reader: newReader(c, token, who), position: p, seen: seen, intake: in, pressed: make(chan pressed, maxPressed), running: &running,
+	}
+	running.Go(func() { s.confirm(ctx) })
+	defer running.Wait()
 	defer cancel()
 	for quick := 0; ; {
 		_, _, before := p.resume()
@@ -167,13 +169,12 @@ type final struct{ error }
 
 // stream is the messages of an account, over one connection after the other.
 type stream struct {
-	*client
-	token    string
-	who      user
+	*reader
 	position *position
+	seen     *history.Positions
 	intake   channel.Intake
-	places   map[string]place // channels that are known
-	pressed  chan pressed     // buttons whose commands are stored
+	pressed  chan pressed    // buttons whose commands are stored
+	running  *sync.WaitGroup // what goes on next to the connections
 }
 
 // frame is what the gateway and its clients send.
@@ -202,7 +203,7 @@ func (s *stream) connect(receiving context.Context) (ready bool, err error) {
 		return false, err
 	}
 	defer func() { _ = conn.CloseNow() }() // a closing handshake would end the session
-	l := &link{conn: conn, take: take}
+	l := &link{conn: conn, take: take, catchUp: func(stored func()) error { return s.catchUp(receiving, stored) }}
 	l.last.Store(last)
 	var beating sync.WaitGroup
 	beating.Go(func() { l.beat(ctx, hello, cancel) })
@@ -359,22 +360,36 @@ func (s *stream) dispatch(ctx context.Context, l *link, f frame) error {
 	}
 	stored := s.position.take(f.Sequence)
 	l.last.Store(f.Sequence)
-	if !ok {
+	switch {
+	case f.Type == "READY":
+		return l.catchUp(stored)
+	case !ok:
 		stored()
 		return nil
 	}
-	if done != nil {
-		keep := stored
-		stored = func() { keep(); done() }
-	}
-	if err := l.take(u, stored); err != nil {
+	if err := l.take(u, func() { stored(); done() }); err != nil {
 		return &final{fmt.Errorf("take a message: %w", err)}
 	}
 	return nil
 }
 
+// catchUp takes what was written before a session began, as far as it can be fetched. stored runs when
+// all of it is stored: a start before that begins another session, and fetches the rest.
+func (s *stream) catchUp(receiving context.Context, stored func()) error {
+	g := s.seen.Gap(s.intake, pageSize, stored)
+	more, err := g.Fetch(receiving, s.reader)
+	if err != nil {
+		return &final{fmt.Errorf("take a message: %w", err)}
+	}
+	if more {
+		other := newReader(s.client, s.token, s.who)            // s.reader is in use
+		s.running.Go(func() { _ = g.Finish(receiving, other) }) // it ends early with the account alone
+	}
+	return nil
+}
+
 // update returns the message of an event; false for an event that is none for the account. done
-// runs when it is stored; nil: nothing.
+// runs when it is stored.
 func (s *stream) update(ctx context.Context, f frame) (u channel.Update, done func(), ok bool, err error) {
 	var m message
 	var p pressed
@@ -394,8 +409,11 @@ func (s *stream) update(ctx context.Context, f frame) (u channel.Update, done fu
 		return u, nil, false, err
 	}
 	u = s.read(&m, f.Type == "MESSAGE_UPDATE", where)
-	if p.ID == "" {
-		return u, nil, true, nil
+	switch {
+	case u.EditOf != "":
+		return u, func() {}, true, nil
+	case p.ID == "":
+		return u, func() { s.seen.Stored(u) }, true, nil
 	}
 	u.Key, u.Mentioned = s.key(m.ChannelID, "i"+p.ID), true // a message has buttons that are pressed more than once
 	return u, func() {
@@ -424,40 +442,11 @@ func (s *stream) confirm(ctx context.Context) {
 	}
 }
 
-// place returns what is known of a channel. One that the platform does not show, or cannot, is of an
-// unknown type: its messages are taken all the same.
-func (s *stream) place(ctx context.Context, id string) (place, error) {
-	if p, ok := s.places[id]; ok {
-		return p, nil
-	}
-	var p place
-	for try := 1; ; try++ {
-		_, err := s.call(ctx, s.token, request{what: "channels", verb: http.MethodGet, path: "/channels/" + id}, &p)
-		r, refused := errors.AsType[*refusal](err)
-		switch {
-		case err == nil:
-		case refused && (r.status == http.StatusForbidden || r.status == http.StatusNotFound):
-			p = place{Type: typeUnknown} // deleted, or hidden, after the message was written
-		case refused && r.status/100 == 5 && try == maxPlaceTries:
-			return place{Type: typeUnknown}, nil // the next message asks again
-		case refused && r.status/100 == 5 && pause.For(ctx, again.Wait(try)) == nil:
-			continue
-		default:
-			return place{}, err
-		}
-		break
-	}
-	if len(s.places) >= maxChannels {
-		clear(s.places)
-	}
-	s.places[id] = p
-	return p, nil
-}
-
 // link is one connection.
 type link struct {
 	conn       *websocket.Conn
 	take       func(channel.Update, func()) error
+	catchUp    func(stored func()) error
 	last       atomic.Int64 // sequence that the next heartbeat states
 	unanswered atomic.Int32 // heartbeats
 	busy       atomic.Bool  // nothing is read now

@@ -41,6 +41,7 @@ const (
 // place is a channel.
 type place struct {
 	Type   int    `json:"type"`
+	Guild  string `json:"guild_id"`
 	Parent string `json:"parent_id"`
 }
 
@@ -157,9 +158,9 @@ func (m *message) files() []attachment {
 }
 
 // read makes an update of a message.
-func (s *stream) read(m *message, edit bool, where place) channel.Update {
+func (r *reader) read(m *message, edit bool, where place) channel.Update {
 	u := channel.Update{
-		Key:       s.key(m.ChannelID, m.ID),
+		Key:       r.key(m.ChannelID, m.ID),
 		SessionID: m.ChannelID, MessageID: m.ID, Guild: m.GuildID,
 		PeerID: m.Author.ID, PeerName: cmp.Or(m.Member.Nick, m.Author.GlobalName, m.Author.Username),
 		Text: m.text(), Bot: m.Author.Bot || m.WebhookID != "", SentAt: date(m.Timestamp),
@@ -182,22 +183,22 @@ func (s *stream) read(m *message, edit bool, where place) channel.Update {
 		u.SentAt = date(m.Edited)
 	}
 	u.Forwarded = m.Reference.Type == referenceForward || len(m.Snapshots) > 0
-	u.Mentioned = slices.ContainsFunc(m.Mentions, func(v user) bool { return v.ID == s.who.ID })
+	u.Mentioned = slices.ContainsFunc(m.Mentions, func(v user) bool { return v.ID == r.who.ID })
 	if m.Reference.ID != "" && m.Reference.Type != referenceForward {
 		u.ReplyTo = &channel.ReplyTo{ID: m.Reference.ID}
-		if r := m.Referenced; r != nil { // else it was deleted
-			u.ReplyTo.Text, u.ReplyTo.Mine = r.text(), r.Author.ID == s.who.ID
+		if answered := m.Referenced; answered != nil { // else it was deleted
+			u.ReplyTo.Text, u.ReplyTo.Mine = answered.text(), answered.Author.ID == r.who.ID
 			u.Mentioned = u.Mentioned || u.ReplyTo.Mine
 		}
 	}
 	for _, f := range m.files() {
-		u.Attachments = append(u.Attachments, s.attachment(f, m.Flags&flagVoice != 0))
+		u.Attachments = append(u.Attachments, r.attachment(f, m.Flags&flagVoice != 0))
 	}
 	return u
 }
 
-func (s *stream) key(session, id string) string {
-	return "discord:" + s.who.ID + ":" + session + ":" + id
+func (r *reader) key(session, id string) string {
+	return "discord:" + r.who.ID + ":" + session + ":" + id
 }
 
 // date reads a time of the platform; zero: it cannot be read.
@@ -209,7 +210,7 @@ func date(s string) time.Time {
 	return t
 }
 
-func (s *stream) attachment(f attachment, voice bool) channel.Attachment {
+func (r *reader) attachment(f attachment, voice bool) channel.Attachment {
 	kind := "file"
 	switch class, _, _ := strings.Cut(f.MIME, "/"); {
 	case class == "audio" && voice:
@@ -218,8 +219,8 @@ func (s *stream) attachment(f attachment, voice bool) channel.Attachment {
 		kind = class
 	}
 	a := channel.Attachment{Type: kind, MIME: f.MIME, Name: f.Name, Size: max(f.Size, 0)}
-	if s.holds(f.URL) {
-		c := s.client
+	if r.holds(f.URL) {
+		c := r.client
 		a.Open = func(ctx context.Context, limit int64) (io.ReadCloser, error) { return c.open(ctx, f.URL, limit) }
 	}
 	return a

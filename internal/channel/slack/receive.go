@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/history"
 )
 
 // maxQueued is how many envelopes wait to be read. More of them wait in the socket.
@@ -47,7 +48,7 @@ func (c *client) receive(ctx context.Context, in channel.Intake) error {
 		s.close()
 		return err
 	}
-	seen, err := loadPositions(ctx, in)
+	seen, err := history.Load(ctx, in, date)
 	if err != nil {
 		s.close()
 		return err
@@ -57,13 +58,14 @@ func (c *client) receive(ctx context.Context, in channel.Intake) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.stay(ctx, s, envelopes) })
 	group.Go(func() error {
-		g := gap{reader: r, seen: seen, in: in}
-		if err := g.fetch(ctx); err != nil {
+		g := seen.Gap(in, pageSize, func() {})
+		more, err := g.Fetch(ctx, r)
+		if err != nil {
 			return err
 		}
-		if len(g.left) > 0 {
-			g.reader = &reader{client: c, token: token, who: who, directory: newDirectory(c, token)} // r is in use
-			group.Go(func() error { return g.finish(ctx) })
+		if more {
+			other := &reader{client: c, token: token, who: who, directory: newDirectory(c, token)} // r is in use
+			group.Go(func() error { return g.Finish(ctx, other) })
 		}
 		return take(ctx, r, in, seen, envelopes)
 	})
@@ -71,7 +73,7 @@ func (c *client) receive(ctx context.Context, in channel.Intake) error {
 }
 
 // take passes on what envelopes say, in their order, until ctx ends.
-func take(ctx context.Context, r *reader, in channel.Intake, seen *positions, envelopes <-chan envelope) error {
+func take(ctx context.Context, r *reader, in channel.Intake, seen *history.Positions, envelopes <-chan envelope) error {
 	taken := pending{open: map[string][]envelope{}}
 	for {
 		var e envelope
@@ -93,7 +95,7 @@ func take(ctx context.Context, r *reader, in channel.Intake, seen *positions, en
 		stored := func() {
 			taken.stored(u.Key)
 			if u.Key == r.key(u.SessionID, u.MessageID) { // neither an edit nor a pressed button
-				seen.stored(u)
+				seen.Stored(u)
 			}
 		}
 		if err := in.Take(ctx, u, stored); err != nil {

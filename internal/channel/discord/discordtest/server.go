@@ -143,7 +143,7 @@ func New(token string) (*Server, error) {
 	s := &Server{
 		URL: "http://" + l.Addr().String(), token: token, stop: stop, served: make(chan struct{}),
 		changed: make(chan struct{}), channels: map[string]Channel{}, people: map[string]User{}, messages: map[string][]*Message{}, files: map[string][]byte{},
-		faults: map[string]*Fault{}, nextID: 1_300_000_000_000_000_000, heartbeat: 41250 * time.Millisecond, starts: 1000, sessions: map[string]*session{},
+		faults: map[string]*Fault{}, nextID: (time.Now().UnixMilli() - 1_420_070_400_000) << 22, heartbeat: 41250 * time.Millisecond, starts: 1000, sessions: map[string]*session{},
 	}
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request){
@@ -415,10 +415,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, 50035, "Invalid Form Body")
 		return
 	}
-	list := []Message{}
+	list, before := []Message{}, r.FormValue("before")
 	for _, m := range slices.Backward(s.messages[c.ID]) {
-		if len(list) < limit {
+		if len(list) < limit && (before == "" || m.ID < before) {
 			without := *m
+			without.GuildID = ""
 			if !s.nonces {
 				without.Nonce = ""
 			}
