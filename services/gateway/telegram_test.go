@@ -238,6 +238,27 @@ func TestTelegramFiles(t *testing.T) {
 	}
 }
 
+// A group that became a supergroup is still permitted, goes on in its conversation, and is answered
+// where it is now.
+func TestTelegramSupergroup(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, `dm: open, groups: {allow: ["-42"], mode: always}`)
+	say := func(chat int64, kind, text string) {
+		api.Say(telegramtest.Message{Chat: telegramtest.Chat{ID: chat, Type: kind, Title: "Friends"}, From: &bob, Text: text})
+	}
+	say(-42, "group", "say: one")
+	awaitReplies(t, api, -42, 1)
+	api.Migrate(-42, -100777)
+	say(-100777, "supergroup", "say: two")
+	if got := awaitReplies(t, api, -100777, 1); got[0] != "two" {
+		t.Errorf("%q", got)
+	}
+	list, err := filepath.Glob(filepath.Join(h.Home, "agents/admin/threads/sessions/*"))
+	if err != nil || len(list) != 1 || h.stored(t) != 2 {
+		t.Errorf("%v, %q, %d stored", err, list, h.stored(t))
+	}
+}
+
 // Without commands, what would be one is a message.
 func TestTelegramWithoutCommands(t *testing.T) {
 	api := botAPI(t)

@@ -26,3 +26,10 @@ func Admission() func(ctx context.Context, chat string, group bool) error {
 
 // forgetRates is for tests whose clock is their own.
 func forgetRates() { sent = newRates() }
+
+// Groups are groups that became supergroups.
+type Groups struct{ g *groups }
+
+func LoadGroups(kept string, keep func(string)) Groups { return Groups{loadGroups(kept, keep)} }
+func (g Groups) ID(now string) string                  { return g.g.id(now) }
+func (g Groups) Moved(from, to string)                 { g.g.moved(from, to) }

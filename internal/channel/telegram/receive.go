@@ -67,6 +67,11 @@ func receive(ctx context.Context, c *client, in channel.Intake) error {
 	w := newWindow(kept, server(c.api), time.Now(), func(value string) { in.Keep(cursorName, value) })
 	defer w.close()
 
+	if kept, err = in.Cursor(ctx, groupsName); err != nil {
+		return fmt.Errorf("read the cursor: %w", err)
+	}
+	known := loadGroups(kept, func(value string) { in.Keep(groupsName, value) })
+
 	pressed := make(chan string, maxPressed)
 	ctx, cancel := context.WithCancel(ctx)
 	var confirming sync.WaitGroup
@@ -93,9 +98,13 @@ func receive(ctx context.Context, c *client, in channel.Intake) error {
 			stored := func() { w.stored(u.ID, numbering) }
 			m, ok := c.read(u, who, token)
 			if !ok {
+				if u.message != nil && u.message.MovedTo != 0 {
+					known.moved(number(u.message.Chat.ID), number(u.message.MovedTo))
+				}
 				stored()
 				continue
 			}
+			m.SessionID = known.id(m.SessionID)
 			if u.pressed != nil {
 				stored = func() {
 					w.stored(u.ID, numbering)

@@ -364,3 +364,46 @@ func TestManyChats(t *testing.T) {
 		t.Errorf("%d taken, of %d chats", len(in.Taken), len(last))
 	}
 }
+
+// A group that becomes a supergroup stays the conversation that it was, also for the next receiver;
+// its messages, whose numbers begin again, have keys of their own.
+func TestSupergroup(t *testing.T) {
+	s, in := serve(t, telegramtest.Config{}), channeltest.NewIntake()
+	stop := receive(t, s, in)
+	write := func(chat int64, kind, text string) {
+		s.Say(telegramtest.Message{Chat: telegramtest.Chat{ID: chat, Type: kind, Title: "Friends"}, From: &bob, Text: text})
+	}
+	write(-42, "group", "one")
+	in.Await(t, "the first message", func() bool { return len(in.Taken) == 1 })
+	s.Migrate(-42, -100777)
+	write(-100777, "supergroup", "two")
+	in.Await(t, "the second message", func() bool { return len(in.Taken) == 2 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, s, in)
+	write(-100777, "supergroup", "three")
+	in.Await(t, "the third message", func() bool { return len(in.Taken) >= 3 })
+	for n, u := range in.Taken {
+		now := []string{"-42", "-100777", "-100777"}[n]
+		if want := "telegram:4242:" + now + ":" + u.MessageID; u.SessionID != "-42" || u.Key != want {
+			t.Errorf("%s in %s, %s", u.Text, u.SessionID, u.Key)
+		}
+	}
+}
+
+// However many groups became supergroups, what is kept of them fits, and the last ones stay.
+func TestSupergroupsAreBounded(t *testing.T) {
+	kept := ""
+	g := telegram.LoadGroups("nonsense\n-100 -1\n", func(value string) { kept = value })
+	if g.ID("-100") != "-1" || g.ID("-7") != "-7" {
+		t.Errorf("%s, %s", g.ID("-100"), g.ID("-7"))
+	}
+	for n := range 1000 {
+		g.Moved(fmt.Sprint(-1000-n), fmt.Sprint(-1_002_000_000_000-n))
+	}
+	g.Moved("-1002000000999", "-1003") // once more
+	if len(kept) > 4096 || g.ID("-1003") != "-1999" || g.ID("-100") != "-100" {
+		t.Errorf("%d bytes, %s, %s", len(kept), g.ID("-1003"), g.ID("-100"))
+	}
+}

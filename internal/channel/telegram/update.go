@@ -94,6 +94,7 @@ type message struct {
 	Chat            chat     `json:"chat"`
 	Date            int64    `json:"date"`
 	EditDate        int64    `json:"edit_date"`
+	MovedTo         int64    `json:"migrate_to_chat_id"` // of a group that became a supergroup
 	Album           string   `json:"media_group_id"`
 	Entities        []entity `json:"entities"`
 	CaptionEntities []entity `json:"caption_entities"`
