@@ -36,7 +36,7 @@ func TestDocsSettings(t *testing.T) {
 // settingsGroups are the sections of the page: what their settings are about. A key without a
 // dot belongs to the section that names it.
 var settingsGroups = []struct{ title, keys, about string }{
-	{"Agent", "agent_id kind flavor user_timezone", ""},
+	{"Agent", "agent_id kind flavor user_timezone skip_bootstrap", ""},
 	{"Model", "model pai context_window max_output_tokens", "Providers and their keys are not settings of an agent: they are in `providers.yaml` and the environment of agentd."},
 	{"Inbox and conversations", "inbox session routing queue", ""},
 	{"Turns", "run retry reply on_error", ""},
@@ -174,7 +174,7 @@ storage:
 
 // settingsFlavors writes the table of the defaults in which the flavors differ.
 func settingsFlavors(b *strings.Builder) {
-	b.WriteString("\n## Flavors\n\nA flavor is a set of defaults and changes nothing else. The flavors differ in these keys; all others have the\ndefaults of the tables above.\n\n| key |")
+	b.WriteString("\n## Flavors\n\nA flavor is a set of defaults, and openclaw has workspaces of its own. The flavors differ in these keys; all others have the\ndefaults of the tables above.\n\n| key |")
 	names := config.Flavors()
 	var keys []string
 	for _, name := range names {

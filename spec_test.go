@@ -301,7 +301,7 @@ var (
 	// A page by its path, or by a name in capitals.
 	citedPath = regexp.MustCompile(`(?:^|[^\w/.$~<{%*-])((?:bench|cmd|deploy|docs|examples|internal|proofs|proto|services|tools)/[\w./-]*\w|[A-Z]{3,}[A-Z.-]*\.md)\b`)
 	// Files of an agent or of an installation, which are no pages of this repository.
-	notPages = strings.Fields("IDENTITY.md USAGE.md MEMORY.md SKILL.md")
+	notPages = strings.Fields("IDENTITY.md USAGE.md MEMORY.md SKILL.md AGENTS.md SOUL.md TOOLS.md USER.md HEARTBEAT.md BOOTSTRAP.md")
 )
 
 // citations are those of a text whose lines were joined.

@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 )
 
-//go:embed templates/*/IDENTITY.md templates/*/USAGE.md
+//go:embed templates/*/*.md
 var templates embed.FS
 
 // Preset holds the texts that a new agent starts with: IDENTITY.md, which opens its

@@ -1,12 +1,16 @@
 package agentdir
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/agentdir/safefile"
 )
 
 // WorkspaceSpec is what the working directory of an agent's tools depends on.
@@ -82,6 +86,64 @@ func (a *Agent) resolveWorkspace(loaded *layer.Loaded) error {
 		return fail(fmt.Sprintf("%s is among the files of the home; choose a directory outside of it, or %s", a.Workspace, filepath.Join(home, "workspace-"+a.ID)))
 	}
 	return nil
+}
+
+// workspaceFiles are the files of a new workspace of the flavor openclaw. MEMORY.md is none of them: the agent
+// makes it.
+var workspaceFiles = []string{"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md", "BOOTSTRAP.md"}
+
+// MakeWorkspace makes the working directory of an agent of the flavor openclaw when there is none: with the files that
+// describe the agent and its task, and an empty git repository. It changes no directory that exists, and makes none
+// with skip_bootstrap: a tool that is used makes it. made: it is complete on the disk now.
+func (a *Agent) MakeWorkspace() (made bool, err error) {
+	if a.Config.Flavor != "openclaw" || a.Config.SkipBootstrap {
+		return false, nil
+	}
+	if _, err := os.Lstat(a.Workspace); !errors.Is(err, fs.ErrNotExist) {
+		return false, err // nil: there is one
+	}
+	parent := filepath.Dir(a.Workspace)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return false, fmt.Errorf("make a workspace: %w", err)
+	}
+	// One that was killed in the middle left this, and does not become a workspace.
+	unfinished := filepath.Join(parent, ".theclaw-workspace-"+a.ID)
+	if err := os.RemoveAll(unfinished); err != nil {
+		return false, fmt.Errorf("make a workspace: %w", err)
+	}
+	if err := fillWorkspace(unfinished); err != nil {
+		return false, errors.Join(fmt.Errorf("make a workspace: %w", err), os.RemoveAll(unfinished))
+	}
+	if err := os.Rename(unfinished, a.Workspace); err != nil {
+		return false, errors.Join(fmt.Errorf("make a workspace: %w", err), os.RemoveAll(unfinished))
+	}
+	return true, nil
+}
+
+func fillWorkspace(dir string) (err error) {
+	for _, d := range []string{"", ".git", ".git/objects", ".git/refs"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for _, name := range workspaceFiles {
+		text, err := templates.ReadFile("templates/workspace/" + name)
+		if err != nil {
+			return err
+		}
+		if err := safefile.Replace(root, name, text); err != nil {
+			return err
+		}
+	}
+	if err := safefile.Replace(root, ".git/config", []byte("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n")); err != nil {
+		return err
+	}
+	return safefile.Replace(root, ".git/HEAD", []byte("ref: refs/heads/main\n"))
 }
 
 // checkBinds refuses binds of containers with which programs would read the home.

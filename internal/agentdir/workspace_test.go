@@ -1,7 +1,12 @@
 package agentdir
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,5 +132,73 @@ func TestRestartKeys(t *testing.T) {
 		if got := strings.Join(s.Restart, " "); err != nil || got != c.want {
 			t.Errorf("%q: %q, %v", c.text, got, err)
 		}
+	}
+}
+
+// S4-87, S4-89, S4-90: a new workspace of the flavor openclaw has seven files and an empty repository that git takes; one
+// that exists stays as it is, one that was killed in the middle is begun again, and skip_bootstrap makes none.
+func TestMakeWorkspace(t *testing.T) {
+	h := openHome(t)
+	create(t, h, "a1")
+	of := func(text string) *Agent {
+		t.Helper()
+		write(t, h.DefaultsFile(), text)
+		a, err := h.Load("a1")
+		if err != nil || a.Problem != nil {
+			t.Fatal(err, a.Problem)
+		}
+		return a
+	}
+	at := filepath.Join(t.TempDir(), "deep", "workspace")
+	entry := "agents: {list: [{id: a1, workspace: " + at + "}]}\n"
+	for _, text := range []string{entry, "skip_bootstrap: true\nflavor: openclaw\n" + entry} {
+		if made, err := of(text).MakeWorkspace(); made || err != nil {
+			t.Errorf("%q: %t, %v", text, made, err)
+		}
+	}
+	a := of("flavor: openclaw\n" + entry)
+	unfinished := filepath.Join(filepath.Dir(at), ".theclaw-workspace-a1")
+	if err := os.MkdirAll(filepath.Join(unfinished, ".git"), 0o700); err != nil { // killed
+		t.Fatal(err)
+	}
+	if made, err := a.MakeWorkspace(); !made || err != nil {
+		t.Fatal(made, err)
+	}
+	var names []string
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := strings.Fields(".git AGENTS.md BOOTSTRAP.md HEARTBEAT.md IDENTITY.md SOUL.md TOOLS.md USER.md"); !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+	if _, err := os.Stat(unfinished); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	git := exec.CommandContext(t.Context(), "git", "-C", at, "status", "--porcelain")
+	git.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0="+at)
+	if out, err := git.CombinedOutput(); err != nil || strings.Count(string(out), "?? ") != 7 {
+		t.Errorf("%v: %s", err, out)
+	}
+	write(t, filepath.Join(at, "SOUL.md"), "mine")
+	if err := os.Remove(filepath.Join(at, "BOOTSTRAP.md")); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := a.MakeWorkspace(); made || err != nil {
+		t.Error(made, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(at, "SOUL.md")); err != nil || string(text) != "mine" {
+		t.Errorf("%q %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(at, "BOOTSTRAP.md")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the file of the first conversation came back")
+	}
+	write(t, filepath.Join(filepath.Dir(at), "file"), "")
+	a.Workspace = filepath.Join(filepath.Dir(at), "file", "workspace")
+	if made, err := a.MakeWorkspace(); made || err == nil {
+		t.Error("a workspace in a file")
 	}
 }

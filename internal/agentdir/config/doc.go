@@ -26,10 +26,12 @@ type Config struct {
 	AgentID string // equals the name of the agent's directory
 	Kind    string // system or user
 	Flavor  string // the table of defaults: theclaw (default), openclaw or agentclaw
-	Pai     Pai
-	Inbox   Inbox
-	Session Session
-	Routing Routing
+	// SkipBootstrap: a new workspace of the flavor openclaw is empty.
+	SkipBootstrap bool
+	Pai           Pai
+	Inbox         Inbox
+	Session       Session
+	Routing       Routing
 	// Timezone is the name of the time zone of the agent's people; empty: that of the host.
 	Timezone string
 	Outbound []Outbound // nil: key absent; empty: no external delivery

@@ -73,7 +73,7 @@ var fields = []Field{
 	{
 		Key: "flavor", Ref: func(c *Config) any { return &c.Flavor },
 		Rule: oneOf("theclaw", "openclaw", "agentclaw"), Effect: EffectMessage, Example: "openclaw",
-		Meaning: "The set of default values. A flavor changes nothing but the defaults of the keys in the table of flavors.",
+		Meaning: "The set of default values. A flavor changes the defaults of the keys in the table of flavors, and openclaw the place and the first files of a workspace; nothing else.",
 	},
 	{
 		Key: "pai.provider", Ref: func(c *Config) any { return &c.Pai.Provider },
@@ -134,6 +134,11 @@ var fields = []Field{
 		Key: "user_timezone", Ref: func(c *Config) any { return &c.Timezone },
 		Rule: form(timezone, "a name of the time zone database, or empty for that of the host"), Effect: EffectMessage, Example: "Europe/Berlin",
 		Meaning: "The time zone of the people whom the agent works for.",
+	},
+	{
+		Key: "skip_bootstrap", Ref: func(c *Config) any { return &c.SkipBootstrap },
+		Effect: EffectNow, Example: "true",
+		Meaning: "Whether a new workspace of the flavor openclaw is made without AGENTS.md, SOUL.md, TOOLS.md, IDENTITY.md, USER.md, HEARTBEAT.md, BOOTSTRAP.md and an empty git repository. They are made when the agent is created or started and has no workspace; nothing in a directory that exists is changed.",
 	},
 	{
 		Key: "retry.max_attempts", Ref: func(c *Config) any { return &c.Retry.MaxAttempts },

@@ -260,6 +260,7 @@ func TestEffects(t *testing.T) {
 		"session.reset.at":       EffectMessage,
 		"session.reset.idle":     EffectMessage,
 		"user_timezone":          EffectMessage,
+		"skip_bootstrap":         EffectNow,     // the next creation or start of an agent
 		"routing.default":        EffectMessage, // OpenBatch
 		"routing.groups":         EffectMessage,
 		"queue.mode":             EffectMessage, // OpenBatch

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/removal"
@@ -150,6 +151,9 @@ func (r *Registry) SetStarted(ctx context.Context, id string, started bool, hand
 	if err != nil {
 		return false, err
 	}
+	if started {
+		r.makeWorkspace(a)
+	}
 	return r.Engine.SetStarted(ctx, id, started, handler)
 }
 
@@ -227,8 +231,26 @@ func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*
 	a, err := r.Get(id)
 	if err == nil {
 		r.watch.add(a)
+		r.makeWorkspace(a)
 	}
 	return a, err
+}
+
+// makeWorkspace makes the workspace of an agent whose flavor has one with files, if it is missing. Without it the
+// agent works all the same.
+func (r *Registry) makeWorkspace(a *state.Agent) {
+	set, err := a.Settings(r.home)
+	if err != nil {
+		return // its status has the problem
+	}
+	made, err := set.MakeWorkspace()
+	if err != nil {
+		r.log.Warn("an agent has no workspace", "agent_id", a.ID, "error", err)
+		return
+	}
+	if _, err := exec.LookPath("git"); made && err != nil {
+		r.log.Warn("the new workspace has an empty repository; install git to use it", "agent_id", a.ID)
+	}
 }
 
 // Block keeps the leases of an agent that is being removed from being granted to a worker.
