@@ -25,7 +25,7 @@ import (
 // looks like nothing, so that only who knows it can take it out.
 func TestPanicShowsNoSecret(t *testing.T) {
 	for label, logged := range map[string]string{
-		"T0.before": "call failed", "T1.before": "call failed", "T3.before": "turn panicked", "T5.before": "turn panicked",
+		"T0.before": "call failed", "T1.before": "call failed", "T3.before": "a panic was recovered", "T5.before": "a panic was recovered",
 		"T6.before": "call failed", "D2.before": "send panicked",
 	} {
 		t.Run(label, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,6 +118,8 @@ type Calls struct {
 	Trace   *tracing.Tracer // nil: no traces
 	// Logf writes a line of the agent's log.
 	Logf func(level, format string, args ...any)
+	// Panicked logs the value of a panic that was recovered, with the stack, and returns what may be shown of it.
+	Panicked func(value any) string
 }
 
 // Intents are the journal rows of the calls of an answer before they are made (T4). key
@@ -176,11 +178,10 @@ type use struct {
 	group int
 	// done is the row with the result, and says are the messages to the peer that are committed with it; nil until
 	// the call was made.
-	done     *registrypb.Step
-	says     []*registrypb.Saying
-	shown    bool // to the watcher: it has seen the start
-	begun    bool // it may have been made already
-	panicked *Panic
+	done  *registrypb.Step
+	says  []*registrypb.Saying
+	shown bool // to the watcher: it has seen the start
+	begun bool // it may have been made already
 }
 
 func (u *use) reads() bool { return u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_READ }
@@ -322,7 +323,7 @@ func (c *Calls) make(ctx context.Context, open []*use) (err error) {
 	return err
 }
 
-// atOnce runs calls at the same time. A panic in one of them is a panic here.
+// atOnce runs calls at the same time.
 func (c *Calls) atOnce(ctx context.Context, open []*use) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -339,9 +340,6 @@ func (c *Calls) atOnce(ctx context.Context, open []*use) (err error) {
 		running.Go(func() {
 			defer func() { <-slots }()
 			defer func() {
-				if p := recover(); p != nil {
-					u.panicked = &Panic{Value: p, Stack: debug.Stack()}
-				}
 				if u.done == nil {
 					stop(errBroken)
 				}
@@ -350,28 +348,23 @@ func (c *Calls) atOnce(ctx context.Context, open []*use) (err error) {
 		})
 	}
 	running.Wait()
-	for _, u := range open[:started] {
-		switch {
-		case u.panicked != nil:
-			panic(*u.panicked)
-		case u.done == nil:
-			runtime.Goexit() // as the call did: alone, it would have ended this goroutine
-		}
+	if slices.ContainsFunc(open[:started], func(u *use) bool { return u.done == nil }) {
+		runtime.Goexit() // as the call did: alone, it would have ended this goroutine
 	}
 	return err
 }
 
-// Panic is the value of a panic in one of several calls that ran together.
-type Panic struct {
-	// Value is what the call panicked with.
-	Value any
-	// Stack is the stack of the call.
-	Stack []byte
-}
-
-// run makes one call.
+// run makes one call. A tool that panics has failed: the model reads so, and the turn goes on.
 func (c *Calls) run(ctx context.Context, u *use) {
 	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			result := Failed("the tool broke off with a defect of the runtime: " + c.Panicked(p) + ". It may have done a part of what was asked")
+			result.InDoubt = u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT
+			u.says = nil
+			c.end(u, result, nil, time.Since(start))
+		}
+	}()
 	fault.Point("T5.before")
 	result := c.outcome(ctx, u).valid()
 	fault.Point("T5.after")
@@ -386,15 +379,20 @@ func (c *Calls) run(ctx context.Context, u *use) {
 		}
 		u.says = append(u.says, said)
 	}
-	done := proto.CloneOf(u.row)
 	images := c.store(ctx, &result)
+	c.end(u, result, images, time.Since(start))
+}
+
+// end makes the row of a call from its result.
+func (c *Calls) end(u *use, result Result, images []shownImage, took time.Duration) {
+	done := proto.CloneOf(u.row)
 	done.State, done.Result = registrypb.StepState_STEP_STATE_DONE, annotate(withImages(result.encode(u.call), images), u.made.Note)
 	if result.InDoubt {
 		done.State = registrypb.StepState_STEP_STATE_IN_DOUBT
 		c.Logf("WARN", "tool: %s (%s) is in doubt: %s", u.made.Name, u.row.GetKey(), result.Text)
 	}
 	done.IsError, done.External = result.IsError, c.Set.external(u.call)
-	done.Duration, done.ExecUse = durationpb.New(time.Since(start)), result.ExecUse
+	done.Duration, done.ExecUse = durationpb.New(took), result.ExecUse
 	u.done = done
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // goOn follows the blocks of an answer that did not come to its end.
@@ -149,7 +148,7 @@ func (t *turn) writeBlocks(ctx context.Context, says []*registrypb.Saying, rows 
 type tried struct {
 	resp     model.Response
 	try      modelcall.Try
-	panicked *toolset.Panic
+	panicked *remotePanic
 }
 
 // call makes one call of the model on a goroutine of its own, and journals blocks while it
@@ -164,7 +163,7 @@ func (b *blocks) call(ctx context.Context, req model.Request) (model.Response, m
 		var r tried
 		defer func() {
 			if p := recover(); p != nil {
-				r.panicked = &toolset.Panic{Value: p, Stack: debug.Stack()}
+				r.panicked = &remotePanic{p, debug.Stack()}
 			}
 			end <- r
 		}()

@@ -189,22 +189,25 @@ func TestTimeoutInGroup(t *testing.T) {
 	})
 }
 
-// A panic of one of several calls is a failed try of the turn, as that of a call alone is.
-func TestPanicInGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, "look")
-		b.journal.config.ToolLayers = everyTool
-		b.llm.reply = lookAndRun
-		b.tools = []toolset.Tool{&reader{do: func(_ context.Context, key string) {
-			if key == "k:tool:1:2" {
-				panic("poison")
+// S3-42: a tool that panics has failed, alone or next to others: the model reads so, without the value, and the turn goes on.
+func TestPanicOfTool(t *testing.T) {
+	for _, key := range []string{"k:tool:1:1", "k:tool:1:2"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, "look")
+			b.journal.config.ToolLayers = everyTool
+			b.llm.reply = lookAndRun
+			b.tools = []toolset.Tool{&reader{do: func(_ context.Context, made string) {
+				if made == key {
+					panic("poison")
+				}
+			}}}
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-		}}}
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if fin := b.journal.fin; fin.GetFate() != pb.Fate_FATE_DEAD || !strings.HasPrefix(fin.GetError(), "panic") || strings.Contains(fin.GetError(), "poison") || b.panics != 3 || b.llm.calls != 1 {
-			t.Errorf("%v, %d panics, %d paid answers", fin, b.panics, b.llm.calls)
-		}
-	})
+			got := string(b.journal.step(strings.TrimPrefix(key, "k:")).GetResult())
+			if fin := b.journal.fin; fin.GetFate() != pb.Fate_FATE_REPLIED || b.panics != 0 || b.llm.calls != 2 || !strings.Contains(got, "defect of the runtime: the runner's log says what") || strings.Contains(got, "poison") {
+				t.Errorf("%v, %d panics, %d paid answers, %s", fin, b.panics, b.llm.calls, got)
+			}
+		})
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // S7: the log has all of it, everybody else only what the runtime itself says.
@@ -43,11 +41,10 @@ func TestReportPanic(t *testing.T) {
 	}
 }
 
-// S7: the log has the stack of the call that panicked next to others, and not that of the
-// turn.
-func TestReportPanicOfGroup(t *testing.T) {
+// S7: the log has the stack of the goroutine that panicked, and not that of the turn.
+func TestReportRemotePanic(t *testing.T) {
 	var log bytes.Buffer
-	p := toolset.Panic{Value: "broken", Stack: []byte("tool.go:7")}
+	p := remotePanic{"broken", []byte("tool.go:7")}
 	if why := reportPanic(slog.New(slog.NewTextHandler(&log, nil)), p); why != "the runner's log says what" {
 		t.Errorf("reported %q", why)
 	}

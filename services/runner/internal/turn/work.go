@@ -138,7 +138,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Tr
 	defer func() {
 		if p := recover(); p != nil {
 			t.w.Panicked(t.w.Key)
-			e := model.Errorf(model.BadResponse, "panic: %s", reportPanic(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID))
+			e := model.Errorf(model.BadResponse, "panic: %s", t.reportPanic(p))
 			result, err, failed = Result{}, nil, &modelcall.Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
 		}
