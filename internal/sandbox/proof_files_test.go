@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -168,6 +169,7 @@ func raceLink() error {
 	}
 	stop := make(chan struct{})
 	defer close(stop)
+	var exchanged atomic.Int32
 	go func() {
 		for {
 			select {
@@ -175,10 +177,12 @@ func raceLink() error {
 				return
 			default:
 				_ = unix.Renameat2(unix.AT_FDCWD, "plain", unix.AT_FDCWD, "link", unix.RENAME_EXCHANGE)
+				exchanged.Add(1)
 			}
 		}
 	}()
-	for range 2000 {
+	// On a busy machine all reads may run before the first exchange.
+	for n := 0; n < 2000 || exchanged.Load() < 2000; n++ {
 		if b, err := os.ReadFile("plain"); err == nil && string(b) != "plain" {
 			fmt.Println(string(b))
 			return nil
