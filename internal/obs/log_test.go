@@ -15,6 +15,7 @@ import (
 
 const secret = "canary/4711+Zq"
 
+// S2-09: a log is lines of text or of JSON, without secrets in any kind of value.
 func TestLoggerRedactsEveryKindOfValue(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var buf bytes.Buffer
