@@ -437,12 +437,12 @@ func (r *run) channelMemory(ctx context.Context) error {
 	r.Below("10 accounts at rest: MB of each", (many.rss-none.rss)/accounts, 1)
 	name := fmt.Sprintf("%d idle chats of one account: ", chats)
 	r.Below(name+"goroutines more", one.routines-one.before.routines, 8)
-	r.Below(name+"MB more", one.rss-one.before.rss, 4)
+	r.Below(fmt.Sprintf("%sMB more, without pages of the program (%.1f with them)", name, one.rss-one.before.rss), one.anonymous-one.before.anonymous, 4)
 	return nil
 }
 
 // atRest is what a process holds.
-type atRest struct{ rss, routines float64 }
+type atRest struct{ rss, anonymous, routines float64 }
 
 // measureAtRest waits until the process has returned the memory of its work, which it does in idle
 // intervals of 10 s, and reports what it holds then.
@@ -459,6 +459,9 @@ func measureAtRest(ctx context.Context, s *server.Server) (a atRest, err error) 
 		if n > 1 && before-a.rss < returned { // MB: nothing more is returned
 			break
 		}
+	}
+	if a.anonymous, err = s.Anonymous(); err != nil {
+		return a, err
 	}
 	a.routines, err = s.Metric(ctx, "go_goroutines")
 	return a, err

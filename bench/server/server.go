@@ -352,16 +352,22 @@ func readStat(pid int) (processStat, error) {
 }
 
 // RSS is the resident memory in MB.
-func (s *Server) RSS() (float64, error) {
+func (s *Server) RSS() (float64, error) { return s.memory("VmRSS:") }
+
+// Anonymous is the resident memory in MB without pages of files, which are those of the program: the
+// kernel maps them as they are used, and takes them back when it needs memory.
+func (s *Server) Anonymous() (float64, error) { return s.memory("RssAnon:") }
+
+func (s *Server) memory(name string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for _, l := range strings.Split(string(b), "\n") {
-		if v, ok := strings.CutPrefix(l, "VmRSS:"); ok {
+		if v, ok := strings.CutPrefix(l, name); ok {
 			kb, err := strconv.ParseFloat(strings.Fields(v)[0], 64)
 			return kb / 1024, err
 		}
 	}
-	return 0, errors.New("no VmRSS")
+	return 0, fmt.Errorf("no %s of the process", name)
 }
