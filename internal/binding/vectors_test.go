@@ -2,93 +2,42 @@ package binding_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/testing/vectors"
 )
 
-// different are the recorded vectors that are decided differently here, and where that is
-// written: docs/spec/contracts.md names the rule.
-var different = map[string]string{
-	"session-key 2":  "an id of a platform keeps its case",
-	"session-key 3":  "an id of a platform keeps its case",
-	"session-key 4":  "an id of a platform keeps its case",
-	"session-key 5":  "an id of a platform keeps its case",
-	"session-key 6":  "an id of a platform keeps its case",
-	"session-key 7":  "an id of a platform keeps its case",
-	"session-key 8":  "an id of a platform keeps its case",
-	"session-key 11": "a person has one id on each platform; there are no links between them",
-	"session-key 13": "a person has one id on each platform; there are no links between them",
-	"session-key 15": "a person has one id on each platform; there are no links between them",
-	"session-key 17": "a group without an id is refused",
-	"session-key 20": "what follows the agent has one of the seven forms",
-	"session-key 21": "a key is written exactly",
-	"session-key 26": "the word subagent is written in lower case",
-	"session-key 28": "a thread of a platform is written thread, not topic",
-	"session-key 30": "the word thread is written in lower case",
-	"session-key 32": "a name keeps its case",
-	"session-key 35": "the base of a thread is a key",
-	"session-key 36": "a group without an id is refused",
-	"routing 6":      "a type is written in lower case, and an id exactly",
-	"routing 7":      "a binding matches when all of its fields do",
-}
-
-// vector is one of the file, with an account of a test as its number.
-type vector struct {
-	Name, Fn string
-	Input    json.RawMessage
-	Expected json.RawMessage
-}
-
-func vectors(t *testing.T, name string) []vector {
-	t.Helper()
-	var file struct{ Vectors []vector }
-	b, err := os.ReadFile("testdata/" + name + ".json")
-	if err == nil {
-		err = json.Unmarshal(b, &file)
+// The recorded vectors that are decided differently here, and where that is written: docs/spec/contracts.md
+// names the rule.
+var (
+	differentKeys = map[int]string{
+		1:  "an id of a platform keeps its case",
+		2:  "an id of a platform keeps its case",
+		3:  "an id of a platform keeps its case",
+		4:  "an id of a platform keeps its case",
+		5:  "an id of a platform keeps its case",
+		6:  "an id of a platform keeps its case",
+		7:  "an id of a platform keeps its case",
+		10: "a person has one id on each platform; there are no links between them",
+		12: "a person has one id on each platform; there are no links between them",
+		14: "a person has one id on each platform; there are no links between them",
+		16: "a group without an id is refused",
+		19: "what follows the agent has one of the seven forms",
+		20: "a key is written exactly",
+		25: "the word subagent is written in lower case",
+		27: "a thread of a platform is written thread, not topic",
+		29: "the word thread is written in lower case",
+		31: "a name keeps its case",
+		34: "the base of a thread is a key",
+		35: "a group without an id is refused",
 	}
-	if err != nil {
-		t.Fatal(err)
+	differentRoutes = map[int]string{
+		6: "a type is written in lower case, and an id exactly",
 	}
-	return file.Vectors
-}
-
-// judge compares a vector with what is got here. One that is listed as different must differ.
-func judge(t *testing.T, name string, passed, listed *int, got string, want string) {
-	t.Helper()
-	why, ok := different[name]
-	switch {
-	case got == want && ok:
-		t.Errorf("%s passes, and is listed as different: %s", name, why)
-	case got == want:
-		*passed++
-	case ok:
-		*listed++
-	default:
-		t.Errorf("%s: got %s, want %s", name, got, want)
-	}
-}
-
-// text is JSON of a value, with its keys in order.
-func text(t *testing.T, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(b, &v)
-	}
-	if err == nil {
-		b, err = json.Marshal(v)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
+)
 
 var dmScopes = map[string]sessionkey.Scope{
 	"": sessionkey.Main, "main": sessionkey.Main, "per-peer": sessionkey.Peer,
@@ -97,9 +46,7 @@ var dmScopes = map[string]sessionkey.Scope{
 
 // S4-18 to S4-27, S4-35: the recorded routes.
 func TestRoutingVectors(t *testing.T) {
-	passed, listed := 0, 0
-	list := vectors(t, "routing")
-	for i, v := range list {
+	vectors.Compare(t, "routing", differentRoutes, func(t *testing.T, v vectors.Vector) any {
 		var in struct {
 			Cfg struct {
 				Bindings []struct {
@@ -127,41 +74,27 @@ func TestRoutingVectors(t *testing.T) {
 				Channel: b.Match.Channel, Account: b.Match.AccountID, Peer: b.Match.Peer, Guild: b.Match.GuildID, Team: b.Match.TeamID,
 			}})
 		}
-		got := "refused"
-		if table, err := binding.New(s); err == nil {
-			r, _ := table.Resolve(binding.Request{
-				Channel: in.Channel, Account: in.AccountID, Peer: in.Peer, Parent: in.ParentPeer, Guild: in.GuildID, Team: in.TeamID,
-			}, among(list))
-			a, _ := among(list)(r.Agent)
-			got = text(t, map[string]string{
-				"agentId": r.Agent, "matchedBy": r.MatchedBy, "sessionKey": r.Key, "mainSessionKey": a.MainSessionKey(), "accountId": r.Account, "channel": r.Channel,
-			})
+		table, err := binding.New(s)
+		if err != nil {
+			return "refused"
 		}
-		var want any
-		if err := json.Unmarshal(v.Expected, &want); err != nil {
-			t.Fatal(err)
+		r, _ := table.Resolve(binding.Request{
+			Channel: in.Channel, Account: in.AccountID, Peer: in.Peer, Parent: in.ParentPeer, Guild: in.GuildID, Team: in.TeamID,
+		}, among(list))
+		a, _ := among(list)(r.Agent)
+		return map[string]string{
+			"agentId": r.Agent, "matchedBy": r.MatchedBy, "sessionKey": r.Key, "mainSessionKey": a.MainSessionKey(), "accountId": r.Account, "channel": r.Channel,
 		}
-		judge(t, fmt.Sprint("routing ", i), &passed, &listed, got, text(t, want))
-	}
-	t.Logf("routing: passed=%d listed=%d total=%d", passed, listed, len(list))
+	})
 }
 
 // S4-28 to S4-35: the recorded session keys.
 func TestSessionKeyVectors(t *testing.T) {
-	passed, listed := 0, 0
-	list := vectors(t, "session-key")
-	for i, v := range list {
-		var want any
-		if err := json.Unmarshal(v.Expected, &want); err != nil {
-			t.Fatal(err)
-		}
-		judge(t, fmt.Sprint("session-key ", i+1), &passed, &listed, text(t, keyOf(t, v)), text(t, want))
-	}
-	t.Logf("session-key: passed=%d listed=%d total=%d", passed, listed, len(list))
+	vectors.Compare(t, "session-key", differentKeys, keyOf)
 }
 
 // keyOf is what this package answers in the terms of the recorded function.
-func keyOf(t *testing.T, v vector) any {
+func keyOf(t *testing.T, v vectors.Vector) any {
 	t.Helper()
 	var in struct {
 		AgentID, MainKey, Channel, PeerKind, PeerID, DMScope string
@@ -224,15 +157,4 @@ func peerKey(agent, channel string, account *string, peer binding.Peer, scope se
 	}
 	out, _ := table.Resolve(r, among([]binding.Agent{{ID: id, DM: scope}}))
 	return out.Key
-}
-
-// A rule that is listed belongs to a vector.
-func TestDifferentVectorsExist(t *testing.T) {
-	for name := range different {
-		var file string
-		var n int
-		if _, err := fmt.Sscanf(name, "%s %d", &file, &n); err != nil || !slices.Contains([]string{"routing", "session-key"}, file) || n > len(vectors(t, file)) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

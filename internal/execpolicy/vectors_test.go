@@ -2,14 +2,12 @@ package execpolicy_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/execpolicy"
+	"github.com/theclaw/agents/internal/testing/vectors"
 )
 
 // different are the recorded vectors that are decided differently here, and why.
@@ -19,62 +17,18 @@ var different = map[int]string{
 
 // S2-15: the recorded decisions.
 func TestVectors(t *testing.T) {
-	b, err := os.ReadFile("testdata/exec-approvals.json")
-	var recorded struct {
-		Vectors []struct {
-			Fn              string
-			Input, Expected json.RawMessage
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &recorded)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	passed, listed := 0, 0
-	for i, v := range recorded.Vectors {
-		var want any
-		if err := json.Unmarshal(v.Expected, &want); err != nil {
-			t.Fatal(err)
-		}
-		got := plainJSON(t, answer(t, v.Fn, v.Input))
-		why, isListed := different[i]
-		switch same := reflect.DeepEqual(got, want); {
-		case same && isListed:
-			t.Errorf("vector %d passes, and is listed as different: %s", i, why)
-		case same:
-			passed++
-		case isListed:
-			listed++
-		default:
-			t.Errorf("vector %d, %s %s: got %v, want %s", i, v.Fn, v.Input, got, v.Expected)
-		}
-	}
-	fmt.Printf("exec-approvals passed=%d listed=%d total=%d\n", passed, listed, len(recorded.Vectors))
-}
-
-func plainJSON(t *testing.T, v any) (out any) {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(b, &out)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	vectors.Compare(t, "exec-approvals", different, answer)
 }
 
 // answer is what a vector gives here.
-func answer(t *testing.T, fn string, input json.RawMessage) any {
+func answer(t *testing.T, v vectors.Vector) any {
 	t.Helper()
-	decode := func(v any) {
-		if err := json.Unmarshal(input, v); err != nil {
+	decode := func(into any) {
+		if err := json.Unmarshal(v.Input, into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	switch fn {
+	switch v.Fn {
 	case "evaluateShellAllowlist":
 		var in struct {
 			Command   string
@@ -120,7 +74,7 @@ func answer(t *testing.T, fn string, input json.RawMessage) any {
 		decode(&in)
 		return execpolicy.StricterAsk(in[0], in[1])
 	case "resolveExecApprovalsFromFile(main)":
-		d, err := execpolicy.Parse(input)
+		d, err := execpolicy.Parse(v.Input)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,12 +3,12 @@ package sessionkey_test
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/testing/vectors"
 )
 
 // S4-28 to S4-33: the text and the thread of each form.
@@ -72,34 +72,13 @@ func TestAgentOf(t *testing.T) {
 
 // S4-17: ids that are made of names, as recorded; and what is made stays as it is.
 func TestAgentID(t *testing.T) {
-	var vectors struct {
-		Vectors []struct {
-			Input    *string
-			Expected string
-		}
-	}
-	read(t, "agent-id", &vectors)
-	for _, v := range vectors.Vectors {
+	vectors.Compare(t, "agent-id", nil, func(t *testing.T, v vectors.Vector) any {
 		in := ""
-		if v.Input != nil {
-			in = *v.Input
+		if err := json.Unmarshal(v.Input, &in); err != nil {
+			t.Fatal(err)
 		}
-		if got := sessionkey.AgentID(in); got != v.Expected {
-			t.Errorf("%q: %q, want %q", in, got, v.Expected)
-		}
-	}
-	t.Logf("agent-id: passed=%d listed=0 total=%d", len(vectors.Vectors), len(vectors.Vectors))
-}
-
-func read(t *testing.T, name string, into any) {
-	t.Helper()
-	b, err := os.ReadFile("testdata/" + name + ".json")
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+		return sessionkey.AgentID(in)
+	})
 }
 
 func FuzzAgentID(f *testing.F) {

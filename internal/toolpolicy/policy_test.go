@@ -5,35 +5,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/testing/vectors"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
-type recording struct {
-	Vectors []struct {
-		Fn       string
-		Input    json.RawMessage
-		Expected json.RawMessage
-	}
-	Groups map[string][]string
-}
-
-func recorded(t *testing.T) (r recording) {
+// recordedGroups are the tools of each group, as recorded.
+func recordedGroups(t *testing.T) map[string][]string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/tool-policy.json")
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	var file struct{ Groups map[string][]string }
+	vectors.Read(t, "tool-policy", &file)
+	return file.Groups
 }
 
 // different are the recorded vectors that are decided differently here, by the section of the chapter on
@@ -52,30 +39,23 @@ func (p *policy) layer() toolpolicy.Layer {
 	return toolpolicy.Layer{Allow: p.Allow, Deny: p.Deny}
 }
 
-// answer is what a vector gives here, as JSON; false: there is nothing of the kind.
-func answer(t *testing.T, fn string, input json.RawMessage) (string, bool) {
+// answer is what a vector gives here; nil: there is nothing of the kind.
+func answer(t *testing.T, v vectors.Vector) any {
 	t.Helper()
-	decode := func(v any) {
-		if err := json.Unmarshal(input, v); err != nil {
+	decode := func(into any) {
+		if err := json.Unmarshal(v.Input, into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	encode := func(v any) (string, bool) {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b), true
-	}
-	switch word, _, _ := strings.Cut(fn, " "); word {
+	switch word, _, _ := strings.Cut(v.Fn, " "); word {
 	case "normalizeToolName":
 		var name string
 		decode(&name)
-		return encode(toolpolicy.Canonical(name))
+		return toolpolicy.Canonical(name)
 	case "expandToolGroups":
 		var list, out []string
 		decode(&list)
-		names := slices.Concat(slices.Collect(maps.Values(recorded(t).Groups))...)
+		names := slices.Concat(slices.Collect(maps.Values(recordedGroups(t)))...)
 		slices.Sort(names)
 		names = slices.Compact(names)
 		for _, e := range list {
@@ -90,23 +70,30 @@ func answer(t *testing.T, fn string, input json.RawMessage) (string, bool) {
 				}
 			}
 		}
+		var want []string
+		if err := json.Unmarshal(v.Expected, &want); err != nil {
+			t.Fatal(err)
+		}
 		slices.Sort(out)
-		return encode(out)
+		if slices.Equal(out, slices.Sorted(slices.Values(want))) { // a set here
+			return want
+		}
+		return out
 	case "resolveToolProfilePolicy":
 		var name string
 		decode(&name)
 		layers := toolpolicy.Layers(name, toolpolicy.Scope{}, toolpolicy.Scope{})
 		if len(layers) == 0 || len(layers[0].Allow)+len(layers[0].Deny) == 0 {
-			return "null", true
+			return nil
 		}
-		return encode(map[string][]string{"allow": layers[0].Allow})
+		return map[string][]string{"allow": layers[0].Allow}
 	case "isToolAllowedByPolicyName":
 		var in struct {
 			Tool   string
 			Policy *policy
 		}
 		decode(&in)
-		return encode(toolpolicy.New([]toolpolicy.Layer{in.Policy.layer()}).Decide(toolpolicy.Tool{Name: in.Tool}).Allowed)
+		return toolpolicy.New([]toolpolicy.Layer{in.Policy.layer()}).Decide(toolpolicy.Tool{Name: in.Tool}).Allowed
 	case "isToolAllowedByPolicies":
 		var in struct {
 			Tool     string
@@ -117,7 +104,7 @@ func answer(t *testing.T, fn string, input json.RawMessage) (string, bool) {
 		for _, p := range in.Policies {
 			layers = append(layers, p.layer())
 		}
-		return encode(toolpolicy.New(layers).Decide(toolpolicy.Tool{Name: in.Tool}).Allowed)
+		return toolpolicy.New(layers).Decide(toolpolicy.Tool{Name: in.Tool}).Allowed
 	case "resolveSandboxToolPolicyForAgent":
 		var in struct {
 			Cfg     json.RawMessage
@@ -126,11 +113,11 @@ func answer(t *testing.T, fn string, input json.RawMessage) (string, bool) {
 		decode(&in)
 		return sandboxPolicy(t, in.AgentID, in.Cfg)
 	}
-	return "", false
+	return nil
 }
 
 // sandboxPolicy is the layer of the sandbox with settings of the home, and where its lists come from.
-func sandboxPolicy(t *testing.T, agent string, settings json.RawMessage) (string, bool) {
+func sandboxPolicy(t *testing.T, agent string, settings json.RawMessage) any {
 	t.Helper()
 	home := map[string]any{}
 	if err := json.Unmarshal(settings, &home); err != nil {
@@ -158,63 +145,15 @@ func sandboxPolicy(t *testing.T, agent string, settings json.RawMessage) (string
 	}
 	for _, l := range got.Config.ToolLayers(group, nil) {
 		if l.Number == toolpolicy.NumberSandbox {
-			b, err := json.Marshal(map[string]any{"allow": l.Allow, "deny": l.Deny, "sources": sources})
-			return string(b), err == nil
+			return map[string]any{"allow": l.Allow, "deny": l.Deny, "sources": sources}
 		}
 	}
-	return "", false
+	return nil
 }
 
 // S4-59, S4-60: the recorded decisions.
 func TestVectors(t *testing.T) {
-	passed, listed := 0, 0
-	list := recorded(t).Vectors
-	for i, v := range list {
-		got, known := answer(t, v.Fn, v.Input)
-		want := v.Expected
-		if v.Fn == "expandToolGroups" {
-			want = sorted(t, want) // a set here
-		}
-		same := known && equalJSON(t, got, want)
-		why, isListed := different[i]
-		switch {
-		case same && isListed:
-			t.Errorf("vector %d passes, and is listed as different: %s", i, why)
-		case same:
-			passed++
-		case isListed:
-			listed++
-		default:
-			t.Errorf("vector %d, %s %s: got %s, want %s", i, v.Fn, v.Input, got, v.Expected)
-		}
-	}
-	fmt.Printf("tool-policy passed=%d listed=%d total=%d\n", passed, listed, len(list))
-}
-
-func sorted(t *testing.T, list json.RawMessage) json.RawMessage {
-	t.Helper()
-	var names []string
-	err := json.Unmarshal(list, &names)
-	slices.Sort(names)
-	b, err2 := json.Marshal(names)
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
-	}
-	return b
-}
-
-func equalJSON(t *testing.T, a string, b []byte) bool {
-	t.Helper()
-	var x, y any
-	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal(b, &y) != nil {
-		return false
-	}
-	p, err := json.Marshal(x)
-	q, err2 := json.Marshal(y)
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
-	}
-	return string(p) == string(q)
+	vectors.Compare(t, "tool-policy", different, answer)
 }
 
 // S4-59, S4-60: who decides, by hand.

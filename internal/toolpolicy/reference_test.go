@@ -254,7 +254,7 @@ func randomSettings(r *rand.Rand) settings {
 // S4-59, S4-60, S4-61: a million random decisions over the eight layers are those of the second implementation, by
 // the same layer, and a layer more never adds a tool.
 func TestRandomPolicies(t *testing.T) {
-	ref := reference{groups: recorded(t).Groups}
+	ref := reference{groups: recordedGroups(t)}
 	ref.groups["group:memory"] = append(ref.groups["group:memory"], "memory_save")
 	ref.groups["group:search"] = []string{"grep", "find", "ls"}
 	r := rand.New(rand.NewPCG(25, 1))

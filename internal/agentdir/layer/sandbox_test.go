@@ -3,14 +3,13 @@ package layer_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/testing/vectors"
 )
 
 // sandboxDifferent are the recorded vectors of the sandbox that are decided differently here, by the section
@@ -32,14 +31,14 @@ func sandboxed(t *testing.T, yaml string) *config.Config {
 }
 
 // sandboxAnswer is what a vector gives here; nil: there is nothing of the kind.
-func sandboxAnswer(t *testing.T, fn string, input json.RawMessage) any {
+func sandboxAnswer(t *testing.T, v vectors.Vector) any {
 	t.Helper()
 	var in struct {
 		Mode, Scope *string
 		SessionKey  string
 	}
 	var key string
-	if err := json.Unmarshal(input, &in); err != nil && json.Unmarshal(input, &key) != nil {
+	if err := json.Unmarshal(v.Input, &in); err != nil && json.Unmarshal(v.Input, &key) != nil {
 		t.Fatal(err)
 	}
 	yaml := ""
@@ -48,7 +47,7 @@ func sandboxAnswer(t *testing.T, fn string, input json.RawMessage) any {
 	} else if in.Scope != nil {
 		yaml = "scope: " + *in.Scope
 	}
-	switch fn {
+	switch v.Fn {
 	case "resolveSandboxScope":
 		return sandboxed(t, yaml).Sandbox.Scope
 	case "resolveSandboxRuntimeStatus.sandboxed":
@@ -58,7 +57,7 @@ func sandboxAnswer(t *testing.T, fn string, input json.RawMessage) any {
 	case "slugifySessionKey":
 		return config.Slug(key)
 	case "resolveSandboxConfigForAgent (agent w)":
-		return sandboxOfVector(t, input)
+		return sandboxOfVector(t, v.Input)
 	}
 	return nil
 }
@@ -173,39 +172,7 @@ func TestDockerLayers(t *testing.T) {
 
 // S4-08, S4-09, S4-52, S4-74, S4-75: the recorded decisions about sandboxes.
 func TestSandboxVectors(t *testing.T) {
-	b, err := os.ReadFile("testdata/sandbox.json")
-	var recorded struct {
-		Vectors []struct {
-			Fn              string
-			Input, Expected json.RawMessage
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &recorded)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	passed, listed := 0, 0
-	for i, v := range recorded.Vectors {
-		var want any
-		if err := json.Unmarshal(v.Expected, &want); err != nil {
-			t.Fatal(err)
-		}
-		got := sandboxAnswer(t, v.Fn, v.Input)
-		same := reflect.DeepEqual(got, want)
-		switch why, is := sandboxDifferent[i]; {
-		case same && is:
-			t.Errorf("vector %d passes, and is listed as different: %s", i, why)
-		case same:
-			passed++
-		case is:
-			listed++
-		default:
-			t.Errorf("vector %d, %s %s: got %v, want %v", i, v.Fn, v.Input, got, want)
-		}
-	}
-	fmt.Printf("sandbox passed=%d listed=%d total=%d\n", passed, listed, len(recorded.Vectors))
+	vectors.Compare(t, "sandbox", sandboxDifferent, sandboxAnswer)
 }
 
 // S4-75, S4-76: where the tools of a conversation work, by the keys of three layers, which override each other

@@ -3,9 +3,6 @@ package batch_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
-	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/chatcommand"
+	"github.com/theclaw/agents/internal/testing/vectors"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -124,63 +122,21 @@ var different = map[int]string{
 
 // S1-20, S1-23: the recorded decisions on queues.
 func TestQueueVectors(t *testing.T) {
-	b, err := os.ReadFile("testdata/queue.json")
-	var recorded struct {
-		Vectors []struct {
-			Fn              string
-			Input, Expected json.RawMessage
-			Later           json.RawMessage `json:"expected_2026_9_6"`
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &recorded)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	passed, listed := 0, 0
-	for i, v := range recorded.Vectors {
-		got := plain(t, decided(t, v.Fn, v.Input))
-		same := reflect.DeepEqual(got, plain(t, v.Expected)) || v.Later != nil && reflect.DeepEqual(got, plain(t, v.Later))
-		why, isListed := different[i]
-		switch {
-		case same && isListed:
-			t.Errorf("vector %d passes, and is listed as different: %s", i, why)
-		case same:
-			passed++
-		case isListed:
-			listed++
-		default:
-			t.Errorf("vector %d, %s %s: got %v, want %s", i, v.Fn, v.Input, got, v.Expected)
-		}
-	}
-	fmt.Printf("queue passed=%d listed=%d total=%d\n", passed, listed, len(recorded.Vectors))
-}
-
-func plain(t *testing.T, v any) (out any) {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(b, &out)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	vectors.Compare(t, "queue", different, decided)
 }
 
 // decided is what is decided here.
-func decided(t *testing.T, fn string, input json.RawMessage) any {
+func decided(t *testing.T, v vectors.Vector) any {
 	t.Helper()
 	var text string
-	_ = json.Unmarshal(input, &text) // of those that take one
+	_ = json.Unmarshal(v.Input, &text) // of those that take one
 	word := func(key, value string) any {
 		if c := config.Default(); config.Lookup(key).Parse(&c, value) != "" {
 			return nil
 		}
 		return value
 	}
-	switch fn {
+	switch v.Fn {
 	case "normalizeQueueMode":
 		return word("queue.mode", text)
 	case "normalizeQueueDropPolicy":
@@ -205,14 +161,14 @@ func decided(t *testing.T, fn string, input json.RawMessage) any {
 			Cap   int32
 			Items []string
 		}
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := json.Unmarshal(v.Input, &in); err != nil {
 			t.Fatal(err)
 		}
 		_, short := collected(t, slices.Repeat([]string{"bob"}, len(in.Items)+1), &pb.OpenBatchResponse{QueueCap: in.Cap})
 		return map[string]any{"accept": true, "remaining": in.Items[short:], "droppedCount": short, "summaryLines": []string{}}
 	case "hasCrossChannelItems":
 		var from []string
-		if err := json.Unmarshal(input, &from); err != nil {
+		if err := json.Unmarshal(v.Input, &from); err != nil {
 			t.Fatal(err)
 		}
 		members, _ := collected(t, from, &pb.OpenBatchResponse{QueueMode: pb.QueueMode_QUEUE_MODE_COLLECT})
