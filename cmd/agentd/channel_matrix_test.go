@@ -407,15 +407,18 @@ type heard struct {
 	commands, infos int
 }
 
-var tokenForm = regexp.MustCompile(`^m\d+;`)
+// tokenForm finds the parts of an answer. One that is sent in blocks may be sent in fewer after a kill.
+var tokenForm = regexp.MustCompile(`(?m)^m\d+;`)
 
 func (p *person) heard() heard {
 	h := heard{tokens: map[string]int{}}
 	for _, text := range p.phone.heard(p.id) {
-		switch token := tokenForm.FindString(text); {
-		case token != "":
-			if h.tokens[token]++; h.tokens[token] == 1 {
-				h.order = append(h.order, token)
+		switch tokens := tokenForm.FindAllString(text, -1); {
+		case len(tokens) > 0:
+			for _, token := range tokens {
+				if h.tokens[token]++; h.tokens[token] == 1 {
+					h.order = append(h.order, token)
+				}
 			}
 		case strings.HasPrefix(text, "Commands:"):
 			h.infos++
