@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -30,7 +31,9 @@ const (
 // ErrChanged is the cause of an error when a file does not have the expected version.
 var ErrChanged = errors.New("file changed")
 
-var memoryRule = regexp.MustCompile(`^memory/(?:past/)?[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]{0,240}\.md$`)
+var memoryRule = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^memory/(?:past/)?[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]{0,240}\.md$`)
+})
 
 // ValidFile checks the name of a file that can be read and written by name:
 // IDENTITY.md, USAGE.md, config.yaml, memory/<name>.md and memory/past/<name>.md.
@@ -39,7 +42,7 @@ func ValidFile(name string) error {
 	case "IDENTITY.md", "USAGE.md", configFile:
 		return nil
 	}
-	if memoryRule.MatchString(name) {
+	if memoryRule().MatchString(name) {
 		return nil
 	}
 	const rule = "use IDENTITY.md, USAGE.md, config.yaml, memory/<name>.md or memory/past/<name>.md"

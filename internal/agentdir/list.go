@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,7 +22,7 @@ type Entry struct {
 	Err            error
 }
 
-var tempRule = regexp.MustCompile(`^\.[a-z0-9][a-z0-9_-]{0,63}\.tmp-[a-z0-9]+$`)
+var tempRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\.[a-z0-9][a-z0-9_-]{0,63}\.tmp-[a-z0-9]+$`) })
 
 // IDs returns the names of all agents in order without looking into them, which is
 // cheap for thousands. Directories whose name is no agent id are left out.
@@ -53,7 +54,7 @@ func (h *Home) List(ctx context.Context) ([]Entry, error) {
 		}
 		name := e.Name()
 		switch {
-		case tempRule.MatchString(name):
+		case tempRule().MatchString(name):
 			h.sweep(name)
 			continue
 		case name[0] == '.' || !e.IsDir() && e.Type()&fs.ModeSymlink == 0:

@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // MaxBytes bounds all words of a command line: the kernel takes one word of so many bytes at most.
@@ -30,17 +31,17 @@ const MaxBytes = 128<<10 - 1
 const NameForm = "letters, digits, _ and -, at most 64, starting with a letter"
 
 var (
-	name        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
-	placeholder = regexp.MustCompile(`\{([A-Za-z][A-Za-z0-9_-]{0,63})\}`)
+	name        = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`) })
+	placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z][A-Za-z0-9_-]{0,63})\}`) })
 )
 
 // IsName reports whether s may name an argument.
-func IsName(s string) bool { return name.MatchString(s) }
+func IsName(s string) bool { return name().MatchString(s) }
 
 // Placeholders returns the names that a template has, sorted. The error is what is wrong with the template.
 func Placeholders(template []string) (names []string, err error) {
 	for i, word := range template {
-		found := placeholder.FindAllStringSubmatch(word, -1)
+		found := placeholder().FindAllStringSubmatch(word, -1)
 		switch {
 		case len(found) == 0:
 			continue
@@ -67,7 +68,7 @@ func Fill(template []string, arguments json.RawMessage) ([]string, error) {
 	size, operands := 0, false
 	for _, word := range template {
 		words := []string{word}
-		if at := placeholder.FindStringSubmatchIndex(word); at != nil {
+		if at := placeholder().FindStringSubmatchIndex(word); at != nil {
 			name := word[at[2]:at[3]]
 			values, err := texts(given[name])
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // Names of the built-in channels, which need no entry in `channels:`.
@@ -35,12 +36,12 @@ type Definition struct {
 	Plugin string
 }
 
-var secretRule = regexp.MustCompile(`^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\pC]+)$`)
+var secretRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\pC]+)$`) })
 
 // CheckSecrets returns which reference to a secret is wrong, and why; empty texts: none.
 func (d Definition) CheckSecrets() (attribute, problem string) {
 	for _, s := range []struct{ name, ref string }{{"secret", d.Secret}, {"token", d.Token}, {"app_token", d.AppToken}} {
-		if s.ref != "" && (len(s.ref) > 1024 || !secretRule.MatchString(s.ref)) {
+		if s.ref != "" && (len(s.ref) > 1024 || !secretRule().MatchString(s.ref)) {
 			return s.name, s.name + " must be a reference, env:NAME or file:PATH, never the secret itself"
 		}
 	}

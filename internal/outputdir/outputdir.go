@@ -25,6 +25,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -46,7 +47,9 @@ const (
 
 // ours are the names that this package and the others of its doc comment make. Those of staged contents
 // begin with a dot.
-var ours = regexp.MustCompile(`^(?:(?:\.tx|before)-[0-9a-f]{16}|output-[a-z2-7]{12}\.txt|[a-z_]{1,64}-[0-9a-f]{16}\.txt|p-[0-9a-z]{1,16}\.log)$`)
+var ours = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:(?:\.tx|before)-[0-9a-f]{16}|output-[a-z2-7]{12}\.txt|[a-z_]{1,64}-[0-9a-f]{16}\.txt|p-[0-9a-z]{1,16}\.log)$`)
+})
 
 // Keep is how much is kept.
 type Keep struct {
@@ -136,7 +139,7 @@ func Prune(root *os.Root, keep Keep, now time.Time) {
 	_ = f.Close()                          // it was only read
 	var rest []kept
 	for _, name := range names {
-		if !ours.MatchString(name) {
+		if !ours().MatchString(name) {
 			continue
 		}
 		at, staged := path.Join(Dir, name), strings.HasPrefix(name, ".")

@@ -31,7 +31,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%q, %v", b, info.Mode())
 		}
 	}
-	if other, err := Write(at, "web_fetch", "turn:tool:1:2", "x", Keep{}); err != nil || other == name || !ours.MatchString(filepath.Base(other)) {
+	if other, err := Write(at, "web_fetch", "turn:tool:1:2", "x", Keep{}); err != nil || other == name || !ours().MatchString(filepath.Base(other)) {
 		t.Errorf("%s %v", other, err)
 	}
 	if _, err := Write(filepath.Join(at, "missing"), "web_fetch", "k", "x", Keep{}); !errors.Is(err, fs.ErrNotExist) {

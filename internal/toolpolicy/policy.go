@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Layer is one policy. Blank entries are ignored.
@@ -37,7 +38,7 @@ const (
 )
 
 // entry is the form of an entry in the settings.
-var entry = regexp.MustCompile(`^[A-Za-z0-9_:.*-]{1,128}$`)
+var entry = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_:.*-]{1,128}$`) })
 
 // MaxEntries bounds a list of entries.
 const MaxEntries = 200
@@ -56,7 +57,7 @@ func Check(entries []string) string {
 			if _, ok := groups[group]; !ok {
 				return fmt.Sprintf("there is no group %.80q; the groups are %s", e, strings.Join(Groups(), ", "))
 			}
-		case !entry.MatchString(strings.TrimSpace(e)):
+		case !entry().MatchString(strings.TrimSpace(e)):
 			return fmt.Sprintf("%.80q is no tool: write a name, a group such as group:fs, or a pattern with *", e)
 		}
 	}

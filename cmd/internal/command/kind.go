@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -263,10 +264,10 @@ func checkConsumer(text string) error {
 	return nil
 }
 
-var conversation = regexp.MustCompile(`^[a-z0-9][a-z0-9_.]{0,62}$`)
+var conversation = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_.]{0,62}$`) })
 
 func checkConversation(text string) error {
-	if !conversation.MatchString(text) {
+	if !conversation().MatchString(text) {
 		return fmt.Errorf("%.80q is not the name of a conversation", text)
 	}
 	return nil

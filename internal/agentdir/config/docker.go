@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -117,21 +118,23 @@ func BindSource(bind string) string {
 }
 
 var (
-	imageRule    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,254}$`)
-	prefixRule   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	networkRule  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$`)
-	userRule     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?$`)
-	memoryRule   = regexp.MustCompile(`^[1-9][0-9]{0,15}[bkmgBKMG]?$`)
-	cpusRule     = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,3})?$`)
-	profileRule  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,127}$`)
-	capRule      = regexp.MustCompile(`^[A-Z][A-Z_]{0,39}$`)
-	variableRule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	imageRule   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,254}$`) })
+	prefixRule  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) })
+	networkRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$`) })
+	userRule    = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?$`)
+	})
+	memoryRule   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,15}[bkmgBKMG]?$`) })
+	cpusRule     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,3})?$`) })
+	profileRule  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,127}$`) })
+	capRule      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z][A-Z_]{0,39}$`) })
+	variableRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
 
 // matching is the rule of a text that has a form.
-func matching(rule *regexp.Regexp, words string) Rule {
+func matching(rule func() *regexp.Regexp, words string) Rule {
 	return form(func(v any) string {
-		if s := *v.(*string); !rule.MatchString(s) {
+		if s := *v.(*string); !rule().MatchString(s) {
 			return fmt.Sprintf("%q is not %s", Clip(s), words)
 		}
 		return ""
@@ -139,7 +142,7 @@ func matching(rule *regexp.Regexp, words string) Rule {
 }
 
 // orNone is the rule of a text or an amount that has a form or is empty.
-func orNone(rule *regexp.Regexp, words string) Rule {
+func orNone(rule func() *regexp.Regexp, words string) Rule {
 	return form(func(v any) string {
 		var s string
 		switch ref := v.(type) {
@@ -148,7 +151,7 @@ func orNone(rule *regexp.Regexp, words string) Rule {
 		case *Amount:
 			s = string(*ref)
 		}
-		if s != "" && (!rule.MatchString(s) || s == "unconfined") {
+		if s != "" && (!rule().MatchString(s) || s == "unconfined") {
 			return fmt.Sprintf("%q is not %s", Clip(s), words)
 		}
 		return ""
@@ -156,7 +159,7 @@ func orNone(rule *regexp.Regexp, words string) Rule {
 }
 
 func image(v any) string {
-	if s := *v.(*string); !imageRule.MatchString(s) {
+	if s := *v.(*string); !imageRule().MatchString(s) {
 		return fmt.Sprintf("%q is not the name of an image such as debian:bookworm-slim", Clip(s))
 	}
 	return ""
@@ -178,7 +181,7 @@ func capabilities() Rule {
 			return fmt.Sprintf("%d capabilities, and 50 are the most", len(list))
 		}
 		for _, s := range list {
-			if !capRule.MatchString(s) {
+			if !capRule().MatchString(s) {
 				return fmt.Sprintf("%q is not a capability such as ALL or NET_RAW", Clip(s))
 			}
 		}
@@ -195,7 +198,7 @@ func variables() Rule {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			value := all[name]
 			switch {
-			case !variableRule.MatchString(name):
+			case !variableRule().MatchString(name):
 				return fmt.Sprintf("%q is not the name of a variable", Clip(name))
 			case value != "" && line(&value) != "":
 				return name + " " + line(&value)

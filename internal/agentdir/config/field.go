@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -846,7 +847,7 @@ func programs() Rule {
 			return fmt.Sprintf("%d programs, and 100 are the most", len(list))
 		}
 		for _, s := range list {
-			if !nameRule.MatchString(s) || strings.Contains(s, "/") {
+			if !nameRule().MatchString(s) || strings.Contains(s, "/") {
 				return fmt.Sprintf("%q is not the name of a program", Clip(s))
 			}
 		}
@@ -942,20 +943,20 @@ const (
 )
 
 var (
-	idRule     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	idRule     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`) })
 	serverRule = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	nameRule   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
+	nameRule   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`) })
 )
 
 func agentID(v any) string {
-	if s := *v.(*string); !idRule.MatchString(s) {
+	if s := *v.(*string); !idRule().MatchString(s) {
 		return fmt.Sprintf("%q is not an agent id (lower-case letters, digits, _ and -, at most 64, starting with a letter or digit)", Clip(s))
 	}
 	return ""
 }
 
 func name(v any) string {
-	if s := *v.(*string); !nameRule.MatchString(s) {
+	if s := *v.(*string); !nameRule().MatchString(s) {
 		return fmt.Sprintf("%q is not a name (letters, digits and _.:@/+-, at most 128)", Clip(s))
 	}
 	return ""
@@ -1017,7 +1018,7 @@ func timezone(v any) string {
 }
 
 // IsID reports whether s may name an agent or a channel.
-func IsID(s string) bool { return idRule.MatchString(s) }
+func IsID(s string) bool { return idRule().MatchString(s) }
 
 // ServerForm is the form of the name of an MCP server, in words. No name is the beginning of the tools of another
 // server, since one `-` becomes one `_` in the names of tools, which have `__` behind that of the server.
@@ -1027,7 +1028,7 @@ const ServerForm = "words of lower-case letters and digits with one - between th
 func IsServer(s string) bool { return len(s) <= 20 && serverRule.MatchString(s) }
 
 // IsName reports whether s may name a provider, a model or a way out.
-func IsName(s string) bool { return nameRule.MatchString(s) }
+func IsName(s string) bool { return nameRule().MatchString(s) }
 
 // IsLine returns what is wrong with s as one line of text.
 func IsLine(s string) string { return line(&s) }

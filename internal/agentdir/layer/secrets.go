@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -23,7 +24,7 @@ type Secret struct {
 }
 
 // secretName is the form of a name: that of an environment variable.
-var secretName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`) })
 
 const (
 	maxSecrets     = 100
@@ -59,7 +60,7 @@ func (l *layer) secrets(kv *ast.MappingValueNode, s *HomeSettings) {
 
 // problem is what is wrong with a secret, and with which attribute; empty: nothing.
 func (s Secret) problem() (attribute, problem string) {
-	if !secretName.MatchString(s.Name) {
+	if !secretName().MatchString(s.Name) {
 		return "", "the name of a secret has letters, digits and _, at most 64"
 	}
 	if !reference.Is(s.Ref) {

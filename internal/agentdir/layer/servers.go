@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -62,8 +63,10 @@ const (
 )
 
 var (
-	headerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	secretMark = regexp.MustCompile(`\{\{\s*secret:\s*[A-Za-z_][A-Za-z0-9_]{0,63}\s*\}\}`)
+	headerName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
+	secretMark = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\{\{\s*secret:\s*[A-Za-z_][A-Za-z0-9_]{0,63}\s*\}\}`)
+	})
 )
 
 // without reads what of a section at the top are not settings of agents, the entries below name, and returns the rest;
@@ -253,7 +256,7 @@ func (s Server) envProblem() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		value := s.Env[name]
 		switch {
-		case !secretName.MatchString(name):
+		case !secretName().MatchString(name):
 			return fmt.Sprintf("%q is not the name of a variable", config.Clip(name))
 		case valueProblem(value) != "":
 			return "the value of " + name + " " + valueProblem(value)
@@ -272,13 +275,13 @@ func (s Server) headersProblem() string {
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		value, low := s.Headers[name], strings.ToLower(name)
 		switch {
-		case !headerName.MatchString(name):
+		case !headerName().MatchString(name):
 			return fmt.Sprintf("%q is not the name of a header", config.Clip(name))
 		case seen[low]:
 			return name + " is there twice"
 		case valueProblem(value) != "":
 			return "the value of " + name + " " + valueProblem(value)
-		case !reference.Is(value) && !secretMark.MatchString(value):
+		case !reference.Is(value) && !secretMark().MatchString(value):
 			return "the value of " + name + " must be env:NAME, file:PATH, or a text with {{secret:NAME}}, so that it is not in this file"
 		}
 		seen[low] = true

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -28,7 +29,7 @@ import (
 )
 
 var (
-	goneRule = regexp.MustCompile(`^\.([a-z0-9][a-z0-9_-]{0,63})\.gone-[a-z0-9]+$`)
+	goneRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\.([a-z0-9][a-z0-9_-]{0,63})\.gone-[a-z0-9]+$`) })
 	// inboxRule are the names that a thread's directory holds.
 	inboxRule = regexp.MustCompile(`^(\.?events.*\.(db|db-wal|db-shm|db-journal|jsonl)|\.?events\.db.*|run|logs)$`)
 )
@@ -67,7 +68,7 @@ func Unfinished(h *agentdir.Home) ([]Dir, error) {
 	entries, err := os.ReadDir(h.AgentsDir())
 	var out []Dir
 	for _, e := range entries {
-		if m := goneRule.FindStringSubmatch(e.Name()); m != nil {
+		if m := goneRule().FindStringSubmatch(e.Name()); m != nil {
 			out = append(out, Dir{m[1], e.Name()})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/boundary"
@@ -43,10 +44,10 @@ func newClient(name string, d channel.Definition, resolve channel.Resolve, trans
 	return &client{name: name, api: d.Address(publicAPI), ref: d.Token, resolve: resolve, transport: transport}
 }
 
-var tokenRule = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,512}$`)
+var tokenRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,512}$`) })
 
 func (c *client) token(ctx context.Context) (string, error) {
-	return channel.Token{Account: c.name, Key: "token", Ref: c.ref, Form: tokenRule, What: tokenWhat}.Read(ctx, c.resolve)
+	return channel.Token{Account: c.name, Key: "token", Ref: c.ref, Form: tokenRule(), What: tokenWhat}.Read(ctx, c.resolve)
 }
 
 // request is one of the API. what names it in errors.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
@@ -107,7 +108,7 @@ type pressed struct {
 // typePressed is the type of an interaction with a component.
 const typePressed = 3
 
-var interactionToken = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,512}$`)
+var interactionToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,512}$`) })
 
 // message makes a message of a button that was pressed: its command, from who pressed it.
 func (p *pressed) message() (m message, ok bool) {
@@ -116,7 +117,7 @@ func (p *pressed) message() (m message, ok bool) {
 	if m.Author.ID == "" {
 		m.Author = p.Member.User
 	}
-	return m, p.Type == typePressed && p.Data.Command != "" && isID(p.ID) && interactionToken.MatchString(p.Token) &&
+	return m, p.Type == typePressed && p.Data.Command != "" && isID(p.ID) && interactionToken().MatchString(p.Token) &&
 		isID(m.ID) && isID(m.ChannelID) && isID(m.Author.ID)
 }
 

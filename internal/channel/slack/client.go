@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/boundary"
@@ -44,19 +45,19 @@ func newClient(name string, d channel.Definition, resolve channel.Resolve, trans
 
 // Forms of tokens. What follows the prefix is opaque.
 var (
-	botToken = regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{1,512}$`)
-	appToken = regexp.MustCompile(`^xapp-[A-Za-z0-9-]{1,512}$`)
+	botToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{1,512}$`) })
+	appToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^xapp-[A-Za-z0-9-]{1,512}$`) })
 )
 
 // token reads the token of the bot.
 func (c *client) token(ctx context.Context) (string, error) {
-	return channel.Token{Account: c.name, Key: "token", Ref: c.botRef, Form: botToken, What: tokenWhat}.Read(ctx, c.resolve)
+	return channel.Token{Account: c.name, Key: "token", Ref: c.botRef, Form: botToken(), What: tokenWhat}.Read(ctx, c.resolve)
 }
 
 // appToken reads the token that opens sockets.
 func (c *client) appToken(ctx context.Context) (string, error) {
 	return channel.Token{
-		Account: c.name, Key: "app_token", Ref: c.appRef, Form: appToken, What: "an App-Level Token with the scope connections:write, xapp-...",
+		Account: c.name, Key: "app_token", Ref: c.appRef, Form: appToken(), What: "an App-Level Token with the scope connections:write, xapp-...",
 	}.Read(ctx, c.resolve)
 }
 
@@ -90,10 +91,10 @@ func (e *failure) Error() string { return e.method + ": " + e.why }
 func (e *failure) Is(target error) bool { return errors.Is(e.cause, target) }
 
 // codeRule is what a word of the platform may look like: it is shown to people.
-var codeRule = regexp.MustCompile(`^[a-zA-Z0-9_:, .-]{1,120}$`)
+var codeRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_:, .-]{1,120}$`) })
 
 func word(s string) string {
-	if !codeRule.MatchString(s) {
+	if !codeRule().MatchString(s) {
 		return ""
 	}
 	return s
@@ -204,7 +205,7 @@ func (w me) identity() string { return w.User + "@" + w.Team }
 func (c *client) identify(ctx context.Context, token string) (me, error) {
 	var who me
 	err := c.read(ctx, token, "auth.test", nil, &who)
-	if err == nil && (!idRule.MatchString(who.User) || !idRule.MatchString(who.Team)) {
+	if err == nil && (!idRule().MatchString(who.User) || !idRule().MatchString(who.Team)) {
 		err = &failure{method: "auth.test", why: "the answer has no id"}
 	}
 	return who, err
@@ -212,7 +213,7 @@ func (c *client) identify(ctx context.Context, token string) (me, error) {
 
 // Ids of the platform.
 var (
-	idRule = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,63}$`)
+	idRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z][A-Z0-9]{1,63}$`) })
 	tsRule = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
 )
 

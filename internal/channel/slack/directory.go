@@ -105,7 +105,7 @@ func (d *directory) find(
 ) string {
 	now := time.Now()
 	e, ok := known[id]
-	if ok && (e.until.IsZero() || now.Before(e.until)) || now.Before(d.closed) || !idRule.MatchString(id) {
+	if ok && (e.until.IsZero() || now.Before(e.until)) || now.Before(d.closed) || !idRule().MatchString(id) {
 		return e.value
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)

@@ -1,9 +1,12 @@
 package slack
 
-import "regexp"
+import (
+	"regexp"
+	"sync"
+)
 
 // nameRule is what a name of an emoji may look like.
-var nameRule = regexp.MustCompile(`^[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?$`)
+var nameRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?$`) })
 
 // emoji are the platform's names of the marks that agents use; others are given by name.
 var emoji = map[string]string{

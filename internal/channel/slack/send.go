@@ -137,7 +137,7 @@ func where(rc channel.ReplyContext) (place, error) {
 	}
 	p := place{Channel: need[0], Thread: rc.PlatformThread()}
 	switch {
-	case !idRule.MatchString(p.Channel):
+	case !idRule().MatchString(p.Channel):
 		return place{}, misaddressed("session_id is not the id of a conversation of Slack", "answer an event from Slack")
 	case p.Thread != "" && !tsRule.MatchString(p.Thread):
 		return place{}, misaddressed("platform_thread is not the ts of a message of Slack", "answer an event from a thread")
@@ -483,7 +483,7 @@ func (s *sender) self(ctx context.Context, token string) (me, error) {
 
 // Find implements [channel.Finder].
 func (s *sender) Find(ctx context.Context, peerID string) (string, error) {
-	if !idRule.MatchString(peerID) {
+	if !idRule().MatchString(peerID) {
 		return "", misaddressed("this is not the id of a person of Slack", "name an id such as U012AB3CD")
 	}
 	token, err := s.token(ctx)
@@ -496,7 +496,7 @@ func (s *sender) Find(ctx context.Context, peerID string) (string, error) {
 		} `json:"channel"`
 	}
 	err = s.write(ctx, token, "conversations.open", map[string]string{"users": peerID}, &a)
-	if err == nil && !idRule.MatchString(a.Channel.ID) {
+	if err == nil && !idRule().MatchString(a.Channel.ID) {
 		err = &failure{method: "conversations.open", why: "the answer has no id"}
 	}
 	if err != nil {
@@ -519,7 +519,7 @@ func (s *sender) act(ctx context.Context, method string, params any) error {
 
 // emojiName returns the platform's name of a mark: a character, or a name between colons.
 func emojiName(mark string) (string, bool) {
-	if name := strings.Trim(mark, ":"); len(mark) > len(name)+1 && nameRule.MatchString(name) {
+	if name := strings.Trim(mark, ":"); len(mark) > len(name)+1 && nameRule().MatchString(name) {
 		return name, true
 	}
 	name, ok := emoji[strings.TrimSuffix(mark, "\ufe0f")]

@@ -98,7 +98,7 @@ func (r *reader) readChanged(ctx context.Context, m *message, team string) (chan
 func (r *reader) readMessage(ctx context.Context, m *message, conversation, stated, team string) (channel.Update, bool) {
 	var out channel.Update
 	switch {
-	case !slices.Contains(written, m.Subtype), !idRule.MatchString(conversation), !tsRule.MatchString(m.TS):
+	case !slices.Contains(written, m.Subtype), !idRule().MatchString(conversation), !tsRule.MatchString(m.TS):
 		return out, false
 	case m.User == r.who.User, m.BotID != "" && m.BotID == r.who.Bot: // our own
 		return out, false
@@ -175,7 +175,7 @@ func (r *reader) readPressed(ctx context.Context, p *pressed) (channel.Update, b
 	a := p.Actions[0]
 	ours := strings.HasPrefix(a.ID, actionPrefix) && a.Value != ""
 	if !ours || !tsRule.MatchString(a.TS) || !tsRule.MatchString(p.Container.MessageTS) ||
-		!idRule.MatchString(p.User.ID) || !idRule.MatchString(p.Channel.ID) {
+		!idRule().MatchString(p.User.ID) || !idRule().MatchString(p.Channel.ID) {
 		return channel.Update{}, false
 	}
 	out := channel.Update{

@@ -38,7 +38,7 @@ func (s *sender) upload(ctx context.Context, token string, p place, m channel.Me
 	switch {
 	case err != nil:
 		return "", unseen(err)
-	case !idRule.MatchString(at.File) || !s.servesFile(at.URL):
+	case !idRule().MatchString(at.File) || !s.servesFile(at.URL):
 		return "", &failure{method: method, why: "the answer has no address of the platform"}
 	}
 	if err := s.put(ctx, at.URL, m.Document); err != nil {

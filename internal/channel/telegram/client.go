@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/boundary"
@@ -38,10 +39,10 @@ func newClient(name string, d channel.Definition, resolve channel.Resolve, trans
 	return &client{name: name, api: d.Address(publicAPI), ref: d.Token, resolve: resolve, transport: transport}
 }
 
-var tokenRule = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{1,256}$`)
+var tokenRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{1,256}$`) })
 
 func (c *client) token(ctx context.Context) (string, error) {
-	return channel.Token{Account: c.name, Key: "token", Ref: c.ref, Form: tokenRule, What: tokenWhat}.Read(ctx, c.resolve)
+	return channel.Token{Account: c.name, Key: "token", Ref: c.ref, Form: tokenRule(), What: tokenWhat}.Read(ctx, c.resolve)
 }
 
 // refusal is an answer that is not ok. Error holds what may be shown: the description is the

@@ -9,10 +9,11 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 var (
-	agents = regexp.MustCompile(`^agents/\.[a-z0-9][a-z0-9_-]{0,63}\.tmp-[a-z0-9]+$`)
+	agents = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^agents/\.[a-z0-9][a-z0-9_-]{0,63}\.tmp-[a-z0-9]+$`) })
 	copies = regexp.MustCompile(`^run/backup-[0-9]+$`)
 	file   = regexp.MustCompile(`^(\.events\.(db|jsonl)\.[0-9]+|\.salvage-[0-9]+|\.media-[0-9]+|\..+\.(md|yaml)[0-9]+)$`)
 )
@@ -20,7 +21,7 @@ var (
 // Is reports whether a path, relative to the home and with slashes, is one. What an
 // agent's programs make in their workdir is theirs.
 func Is(rel string) bool {
-	if agents.MatchString(rel) || copies.MatchString(rel) {
+	if agents().MatchString(rel) || copies.MatchString(rel) {
 		return true
 	}
 	rest, ok := strings.CutPrefix(rel, "agents/")

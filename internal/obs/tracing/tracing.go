@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"math/rand/v2"
 	"regexp"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -153,7 +154,7 @@ func (t *Tracer) Model(ctx context.Context, provider, model string) (context.Con
 	return ctx, Span{s}
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`) })
 
 // Tool begins the span of one tool; key is the idempotency key it is given. The name
 // is what a model has called it, so that no more than a name of it is taken.
@@ -161,7 +162,7 @@ func (t *Tracer) Tool(ctx context.Context, name, key string) (context.Context, S
 	if t == nil {
 		return ctx, Span{}
 	}
-	if !toolName.MatchString(name) {
+	if !toolName().MatchString(name) {
 		name = "unknown"
 	}
 	ctx, s := t.t.Start(ctx, opTool+" "+name, trace.WithAttributes(

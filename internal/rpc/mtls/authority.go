@@ -173,7 +173,7 @@ func Names(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".pem"); ok && nameRule.MatchString(name) {
+		if name, ok := strings.CutSuffix(e.Name(), ".pem"); ok && nameRule().MatchString(name) {
 			names = append(names, name)
 		}
 	}

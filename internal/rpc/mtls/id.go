@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
@@ -15,8 +16,10 @@ import (
 type ID struct{ Domain, Name string }
 
 var (
-	domainRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`)
-	nameRule   = regexp.MustCompile(`^(owner|registry|(runner|deliverer|gateway)(-[a-z0-9]{1,16})?)$`)
+	domainRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`) })
+	nameRule   = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(owner|registry|(runner|deliverer|gateway)(-[a-z0-9]{1,16})?)$`)
+	})
 )
 
 // String is the id as it stands in a certificate.
@@ -27,10 +30,10 @@ func (id ID) URL() *url.URL { return &url.URL{Scheme: "spiffe", Host: id.Domain,
 
 // NewID checks both parts; the error is one of usage.
 func NewID(domain, name string) (ID, error) {
-	if !domainRule.MatchString(domain) {
+	if !domainRule().MatchString(domain) {
 		return ID{}, fault.Usage(fmt.Sprintf("%.80q is not a trust domain", domain), "use lower-case letters, digits, dots and -, such as agents.example.org")
 	}
-	if !nameRule.MatchString(name) {
+	if !nameRule().MatchString(name) {
 		return ID{}, fault.Usage(fmt.Sprintf("%.80q is not the name of an identity", name), "use owner, registry, runner, deliverer, gateway, or runner-2 and the like")
 	}
 	return ID{domain, name}, nil
@@ -43,7 +46,7 @@ func IDOf(c *x509.Certificate) (ID, error) {
 	}
 	u := c.URIs[0]
 	id := ID{u.Host, strings.TrimPrefix(u.Path, "/")}
-	if u.String() != id.String() || !domainRule.MatchString(id.Domain) || !nameRule.MatchString(id.Name) {
+	if u.String() != id.String() || !domainRule().MatchString(id.Domain) || !nameRule().MatchString(id.Name) {
 		return ID{}, fmt.Errorf("the certificate's name %.120q is not that of a service", u)
 	}
 	return id, nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -48,11 +49,11 @@ func (d Definition) YAML() ([]byte, error) {
 }
 
 // plainName is a name that can also be that of a key file.
-var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) })
 
 // CheckName refuses what cannot be the name of a provider that setup describes.
 func CheckName(name string) error {
-	if name == "offline" || name == "pai" || !plainName.MatchString(name) {
+	if name == "offline" || name == "pai" || !plainName().MatchString(name) {
 		return fault.Usage(fmt.Sprintf("%.80q cannot be the name of a provider", name), "use small letters, digits, - and _; 'agentctl providers list --all' lists those that are known")
 	}
 	return nil

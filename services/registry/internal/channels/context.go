@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -34,7 +35,7 @@ func notAddressed(a layer.Account) error {
 var (
 	links = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)|<[^<>|]*\|([^<>]*)>|<[^<>]*>`) // of Markdown and Slack, and tags
 	marks = strings.NewReplacer("*", "", "~", "", "`", "", "||", "")
-	edges = regexp.MustCompile(`(^|[^\pL\pN_])_+|_+($|[^\pL\pN_])`) // marks, but no part of a word
+	edges = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|[^\pL\pN_])_+|_+($|[^\pL\pN_])`) }) // marks, but no part of a word
 )
 
 // mentions reports whether one of the patterns of an agent is in a text, whose markup does not count.
@@ -42,7 +43,7 @@ func mentions(text string, patterns []string) bool {
 	if len(patterns) == 0 {
 		return false
 	}
-	text = strings.TrimSpace(edges.ReplaceAllString(marks.Replace(links.ReplaceAllString(text, "$1$2")), "$1$2"))
+	text = strings.TrimSpace(edges().ReplaceAllString(marks.Replace(links.ReplaceAllString(text, "$1$2")), "$1$2"))
 	for _, p := range patterns {
 		if r, err := regexp.Compile("(?i:" + p + ")"); err == nil && r.MatchString(text) {
 			return true

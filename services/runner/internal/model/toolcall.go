@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/theclaw/agents/internal/boundary"
 )
@@ -25,7 +26,7 @@ const (
 )
 
 // namePattern is what every provider takes as the name of a tool.
-var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`) })
 
 // SealToolCalls makes the calls of an answer such that they can be journaled and sent back
 // to any provider, and gives each an id that no other call of the conversation has. A
@@ -64,7 +65,7 @@ func SealToolCalls(req Request, calls []ToolCall) []ToolCall {
 
 // sealName replaces a name that a provider would refuse in the next request.
 func sealName(req Request, c ToolCall) ToolCall {
-	if namePattern.MatchString(c.Name) || slices.ContainsFunc(req.Tools, func(t Tool) bool { return t.Name == c.Name }) {
+	if namePattern().MatchString(c.Name) || slices.ContainsFunc(req.Tools, func(t Tool) bool { return t.Name == c.Name }) {
 		return c
 	}
 	c.Problem = fmt.Sprintf("there is no tool %s: nothing was run; use the name of an offered tool", boundary.Name(c.Name))
@@ -72,7 +73,7 @@ func sealName(req Request, c ToolCall) ToolCall {
 		c.Problem = "the call names no tool: nothing was run; call one of the offered tools by its name"
 	}
 	name := strings.Map(func(r rune) rune {
-		if r < 0x80 && namePattern.MatchString(string(r)) {
+		if r < 0x80 && namePattern().MatchString(string(r)) {
 			return r
 		}
 		return '_'
