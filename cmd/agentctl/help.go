@@ -50,8 +50,9 @@ func overview(e *command.Env, root *cobra.Command) {
 func sortIn(root *cobra.Command) {
 	for _, s := range sections {
 		root.AddGroup(&cobra.Group{ID: s.id, Title: s.title})
+		names := strings.Fields(s.commands)
 		for _, c := range root.Commands() {
-			if slices.Contains(strings.Fields(s.commands), c.Name()) {
+			if slices.Contains(names, c.Name()) {
 				c.GroupID = s.id
 			}
 		}

@@ -53,10 +53,12 @@ func Args(names ...string) cobra.PositionalArgs {
 func plainName(n string) string { return strings.TrimSuffix(strings.Trim(n, "[]"), "...") }
 
 // prepare gives every command below c the check and the completion of the arguments that
-// its first line of help names, and of its flags, unless it has its own.
-func prepare(e *Env, c *cobra.Command) {
+// its first line of help names, and, for a line that is completed, the completion of its
+// flags, unless it has its own. Cobra keeps the completions of flags, and with them their
+// commands, as long as the process runs.
+func prepare(e *Env, c *cobra.Command, completes bool) {
 	for _, sub := range c.Commands() {
-		prepare(e, sub)
+		prepare(e, sub, completes)
 	}
 	names := strings.Fields(c.Use)[1:]
 	if c.Args == nil && c.Runnable() && !slices.Contains(names, "...") {
@@ -65,7 +67,9 @@ func prepare(e *Env, c *cobra.Command) {
 			c.ValidArgsFunction = e.completeArgs(names)
 		}
 	}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) { e.completeFlag(c, f) })
+	if completes {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { e.completeFlag(c, f) })
+	}
 }
 
 // ID checks an agent id; the error is one of usage.

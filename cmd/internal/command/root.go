@@ -74,7 +74,11 @@ func flagText(err error) string {
 func Help(root *cobra.Command, topic string) {
 	root.SetHelpCommand(helpCommand(root, topic))
 	root.SetUsageFunc(wrapUsage(root.UsageFunc()))
-	fit(root)
+	own := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		c.Long = fit(c.Long)
+		own(c, args)
+	})
 }
 
 // wrapUsage is cobra's own, with flags that fit into [Columns]. Cobra's way is another
@@ -121,7 +125,7 @@ func Run(e *Env, root *cobra.Command, args []string) int {
 // Execute runs one command line after every command of it has got the checks and the
 // completion of its arguments; whatever cobra itself refuses is an error of usage.
 func Execute(ctx context.Context, e *Env, root *cobra.Command, args []string) error {
-	prepare(e, root)
+	prepare(e, root, len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd))
 	root.SetArgs(negative(args))
 	err := root.ExecuteContext(ctx)
 	var f *fault.Error
@@ -174,18 +178,15 @@ func helpCommand(root *cobra.Command, topic string) *cobra.Command {
 	}
 }
 
-// fit breaks the texts of a command and of all below it where the columns end.
-func fit(c *cobra.Command) {
-	parts := strings.Split(c.Long, "\n\n")
+// fit breaks a text where the columns end.
+func fit(text string) string {
+	parts := strings.Split(text, "\n\n")
 	for i, p := range parts {
 		if !strings.Contains("\n"+p, "\n ") { // lines that are indented stand as they are
 			parts[i] = fill(p)
 		}
 	}
-	c.Long = strings.Join(parts, "\n\n")
-	for _, sub := range c.Commands() {
-		fit(sub)
-	}
+	return strings.Join(parts, "\n\n")
 }
 
 // fill is a paragraph in lines of at most Columns-1, so that no terminal adds an
