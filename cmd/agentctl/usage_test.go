@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -184,4 +185,4 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-var errFull = &buildError{"no space left on device"}
+var errFull = errors.New("no space left on device")

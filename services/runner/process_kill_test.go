@@ -29,6 +29,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/sandbox/sandboxtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -36,7 +37,7 @@ import (
 )
 
 // victim is the variable that makes this binary a runner: the registry's socket, a directory,
-// and where the runner kills itself.
+// where the runner kills itself, and what starts the programs of its sandbox.
 const victim = "RUNNER_TEST_VICTIM"
 
 // An instant is where a runner kills itself: before or after a call of the registry.
@@ -130,7 +131,7 @@ func (m *mortal) Invoke(ctx context.Context, method string, args, reply any, opt
 
 // beVictim runs a runner until its input ends, or it kills itself.
 func beVictim(what string) error {
-	f := strings.Split(what, ",") // socket, directory, instant, which record
+	f := strings.Split(what, ",") // socket, directory, instant, which record, starter of its sandbox
 	conn, err := rpc.Dial("passthrough:///registry", rpc.DialOptions{
 		Insecure: true, Dialer: func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", f[0])
@@ -155,7 +156,7 @@ func beVictim(what string) error {
 		}
 	})
 	s, err := runner.New(runner.Config{
-		TTL: 2 * time.Second, Grace: time.Second, ProvidersFile: filepath.Join(f[1], "providers.yaml"), Sandbox: sandbox.Options{ScratchDir: f[1]},
+		TTL: 2 * time.Second, Grace: time.Second, ProvidersFile: filepath.Join(f[1], "providers.yaml"), Sandbox: sandbox.Options{ScratchDir: f[1], Program: f[4]},
 	}, runner.Deps{Registry: wire, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ type hunted struct {
 func (p prey) start(at string, n int) *hunted {
 	p.t.Helper()
 	h := &hunted{t: p.t, cmd: exec.Command("/proc/self/exe")}
-	h.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%s,%d", victim, p.socket, p.dir, at, n))
+	h.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%s,%d,%s", victim, p.socket, p.dir, at, n, sandboxtest.Program(p.t)))
 	h.cmd.Stdout, h.cmd.Stderr = &h.log, &h.log
 	in, err := h.cmd.StdinPipe()
 	if err == nil {
