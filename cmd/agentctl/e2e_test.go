@@ -276,7 +276,7 @@ func try(ts *testscript.TestScript, _ bool, args []string) {
 // await runs a program until a line of what it prints matches: for what comes by itself.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	rule := regexp.MustCompile("(?m)" + args[0])
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
 		try(ts, false, args[1:])
 		if rule.MatchString(ts.ReadFile("stdout")) {
 			return

@@ -39,7 +39,7 @@ func (r *reader) state(ctx context.Context) *gatewayv1.Channel {
 // await waits until the account is in a state there.
 func (r *reader) await(t *testing.T, want gatewayv1.ChannelState) *gatewayv1.Channel {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
 		if c := r.state(t.Context()); c.GetState() == want {
 			return c
 		}
@@ -149,7 +149,7 @@ func TestAccountMoves(t *testing.T) {
 			}
 			for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGKILL} {
 				i := -1
-				for end := time.Now().Add(30 * time.Second); i < 0; {
+				for end := time.Now().Add(30 * time.Second); i < 0; <-time.After(5 * time.Millisecond) {
 					i = slices.IndexFunc(all, func(r *reader) bool {
 						return r.state(t.Context()).GetState() == gatewayv1.ChannelState_CHANNEL_STATE_UP
 					})

@@ -31,7 +31,7 @@ func age(t *testing.T, path string) {
 	if err := os.Chtimes(path, time.Now(), time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		if _, settled, err := stampOf(path); err != nil || time.Now().After(end) {
 			t.Fatalf("%s is not settled: %v", path, err)
 		} else if settled {

@@ -80,7 +80,7 @@ func open(t *testing.T, o world.Options, accounts string) *site {
 // state waits until an account is in a state.
 func (h *site) state(t *testing.T, name string, want gatewayv1.ChannelState) *gatewayv1.Channel {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
 		r, err := h.World.Gateway.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -225,14 +225,14 @@ func TestReplyIsPosted(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		turn := h.Await(t, "admin", h.stored(t))
-		for end := time.Now().Add(20 * time.Second); turn.GetDelivery().GetState() == registryv1.DeliveryState_DELIVERY_STATE_PENDING; {
+		for end := time.Now().Add(20 * time.Second); turn.GetDelivery().GetState() == registryv1.DeliveryState_DELIVERY_STATE_PENDING; <-time.After(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%v", turn.GetDelivery())
 			}
 			turn = h.Ask(t, "admin", turn.GetInboxId(), 0)
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); len(sink.Arrivals("")) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(20 * time.Second); len(sink.Arrivals("")) == 0 && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		h.stored(t)
 	}
 	list := sink.Arrivals("")
@@ -386,7 +386,7 @@ func TestStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := message("1", "c", "say: x")
-	for end := time.Now().Add(20 * time.Second); h.post(t, "/hooks/one", body, signed(body)...).Status != 404; {
+	for end := time.Now().Add(20 * time.Second); h.post(t, "/hooks/one", body, signed(body)...).Status != 404; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("an account that was removed takes messages")
 		}

@@ -16,7 +16,7 @@ import (
 // seen waits until a gateway has the account in a state.
 func seen(t *testing.T, g world.Gateway, name string, want gatewayv1.ChannelState) *gatewayv1.Channel {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
 		r, err := g.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestTwoGateways(t *testing.T) {
 		h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open}\n  shop: {type: webhook, dm: open, secret: \"env:KEY\"}\n", api.URL()))
 		names := []string{"gateway", "gateway-2"}
 		first := -1
-		for end := time.Now().Add(30 * time.Second); first < 0; {
+		for end := time.Now().Add(30 * time.Second); first < 0; <-time.After(5 * time.Millisecond) {
 			first = slices.IndexFunc(h.Gateways, func(g world.Gateway) bool {
 				r, err := g.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
 				return err == nil && slices.ContainsFunc(r.GetChannels(), func(c *gatewayv1.Channel) bool {

@@ -219,7 +219,7 @@ func TestPluginStates(t *testing.T) {
 // states waits until accounts are neither starting nor unknown, and returns their states.
 func (h *site) states(t *testing.T, names ...string) (list []gatewayv1.ChannelState) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
 		r, err := h.World.Gateway.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
 		if err != nil {
 			t.Fatal(err)

@@ -306,7 +306,7 @@ func TestTelegramStates(t *testing.T) {
 	}
 	// Two accounts of one bot: one receives, the other is refused.
 	up, refused := "tg", "twice"
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
 		r, err := h.World.Gateway.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
 		if err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func (m *mcpHome) tools() (names []string) {
 // until waits for a condition on what the services answer.
 func (m *mcpHome) until(what string, is func() bool) {
 	m.t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); {
+	for end := time.Now().Add(time.Minute); !is(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			m.t.Fatal("it does not come: " + what)
 		}

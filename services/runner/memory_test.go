@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	server "github.com/theclaw/agents/internal/testing/world"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -49,7 +49,7 @@ func settled(t *testing.T, w *server.World) {
 		if info.GetDigestsActive() == 0 {
 			return
 		}
-		runtime.Gosched()
+		<-time.After(5 * time.Millisecond)
 	}
 }
 

@@ -378,7 +378,7 @@ func TestProcessesOutliveNoRunner(t *testing.T) {
 // fate waits for that of a message.
 func (w *world) fate(agent string, id int64) *registrypb.Turn {
 	w.t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		r, err := w.turns.GetTurn(w.t.Context(), &registrypb.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationOf(10 * time.Second)})
 		if err != nil {
 			w.t.Fatal(err)

@@ -229,7 +229,7 @@ func TestProcessLimits(t *testing.T) {
 // runs waits until n programs here have a command line.
 func (c *coder) runs(line string, n int) {
 	c.t.Helper()
-	for end := time.Now().Add(time.Minute); running(c.t, line) != n; {
+	for end := time.Now().Add(time.Minute); running(c.t, line) != n; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%d programs run, want %d", running(c.t, line), n)
 		}

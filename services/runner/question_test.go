@@ -101,7 +101,7 @@ func (a *asker) answer(t *testing.T, q *registrypb.Question, text string) error 
 // says counts a message of the agent, after it is there.
 func (a *asker) says(t *testing.T, q *registrypb.Question, text string) int {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		n := 0
 		for _, e := range a.events("a1", q.GetThreadId()) {
 			if e.GetSource() == "self" && strings.Contains(e.GetContent(), jsonText(text)) {

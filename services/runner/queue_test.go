@@ -27,7 +27,7 @@ func begun(t *testing.T, r *workshop, run string) {
 // waiting waits until n messages stand behind others.
 func waiting(t *testing.T, r *workshop, n int32) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		info, err := r.GetRunnerInfo(t.Context(), &runnerpb.GetRunnerInfoRequest{})
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("%v %v", info, err)

@@ -20,7 +20,7 @@ func tell(id, text string) modeltest.ToolCall {
 // delivery of whatever the agent said.
 func arrived(t *testing.T, w *server.World, s *server.Sink, agent string, n int) (texts []string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		r, err := w.Agents.GetAgentStatus(t.Context(), &registrypb.GetAgentStatusRequest{AgentId: agent})
 		if err != nil {
 			t.Fatal(err)

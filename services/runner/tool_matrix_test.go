@@ -178,7 +178,7 @@ func (m *matrix) pendingQuestion(p *pursued) {
 
 // notice waits until there is what list returns, and notes it.
 func (m *matrix) notice(p *pursued, list func() ([]string, error)) {
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		ids, err := list()
 		if err != nil {
 			m.prey.t.Fatal(err)
@@ -238,7 +238,7 @@ func (m *matrix) answerSaid(p *pursued) {
 	if err != nil {
 		m.prey.t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); m.said(r.GetTurn().GetThreadId(), r.GetTurn().GetInboundEventId()) == 0; {
+	for end := time.Now().Add(time.Minute); m.said(r.GetTurn().GetThreadId(), r.GetTurn().GetInboundEventId()) == 0; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			m.prey.t.Fatalf("%s, message %d: the question was not said", p.at, p.n)
 		}
@@ -275,7 +275,7 @@ func background(command func(n int) string) func(n int) string {
 // accounted checks a process: it has ended with its runner, and the agent has one message about that.
 func accounted(m *matrix, p *pursued) {
 	source, got := "internal:process:"+idOfRun(p.turn.GetKey())+":", 0
-	for end := time.Now().Add(time.Minute); got == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); got == 0 && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		page, err := m.threads.PeekEvents(m.prey.t.Context(), &registrypb.PeekEventsRequest{Thread: &registrypb.ThreadRef{AgentId: boxed, ThreadId: "inbox"}, AfterId: p.id})
 		if err != nil {
 			m.prey.t.Fatal(err)

@@ -151,7 +151,7 @@ func TestZombie(t *testing.T) {
 	}
 	// The state is not awaited with Wait, which would end the zombie; it comes
 	// as soon as the kernel has delivered the kill.
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		if stat, err := procStat(cmd.Process.Pid); err != nil || stat.dead {
 			break
 		}

@@ -48,7 +48,7 @@ func run(t *testing.T, c *pgx.Conn, sql string) {
 // await asks the server until a transaction waits for a lock of a kind.
 func await(t *testing.T, c *pgx.Conn, kind string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		var waits bool
 		if err := c.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = $1 AND NOT granted)", kind).Scan(&waits); err != nil {
 			t.Fatal(err)

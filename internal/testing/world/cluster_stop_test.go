@@ -104,7 +104,7 @@ func TestFilesAcrossRegistries(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, at := range []registryv1.AgentServiceClient{c, a, b} {
-			for end := time.Now().Add(30 * time.Second); ; {
+			for end := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
 				r, err := at.GetAgentConfig(ctx, &registryv1.GetAgentConfigRequest{AgentId: "one"})
 				if err != nil {
 					t.Fatal(err)
