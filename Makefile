@@ -193,7 +193,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m; 20000x counts executions
 
 .PHONY: fuzz-ci
 fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000), led by our own code; one line of figures
-	@mkdir -p $(BIN)/fuzz; out=$$($(call FUZZ_RUN,$(FUZZRUNS)x,-gcflags='$(FUZZ_OURS)')) || { printf '%s\n' "$$out"; exit 1; }; \
+	@mkdir -p $(BIN)/fuzz; out=$$($(call FUZZ_RUN,$(FUZZRUNS)x,-ldflags=-w -gcflags='$(FUZZ_OURS)')) || { printf '%s\n' "$$out"; exit 1; }; \
 	n=$$(wc -l <<<"$$out"); echo "fuzz-ci targets=$$n executions=$$((n * $(FUZZRUNS))) failures=0"; ((n > 1))
 
 .PHONY: bench
@@ -249,12 +249,13 @@ ci: ## everything the merge gate runs, in its order
 ##@ Proofs
 
 # Each prints one line of figures and fails on a broken guarantee. The test program
-# is run directly, since `go test` prints nothing for tests that pass.
+# is run directly, since `go test` prints nothing for tests that pass. The proofs of a
+# package have one program: go links it again only when something of it has changed.
 define PROVE
 @mkdir -p $(BIN)
-@go test -c $(PROOF_TAG) -o $(BIN)/$@$(STORE).test ./$(2)
+@go test -c $(PROOF_TAG) -ldflags=-w -o $(BIN)/$(subst /,-,$(2)).test ./$(2)
 @cd $(2) && THECLAW_TARGET=$@ AGENTD=$(BIN)/agentd TOPOLOGY=$(TOPOLOGY) KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
-	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) FAULTS=$(FAULTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) PAGES='$(PAGES)' HEAVY=$(HEAVY) $(BIN)/$@$(STORE).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) FAULTS=$(FAULTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) PAGES='$(PAGES)' HEAVY=$(HEAVY) $(BIN)/$(subst /,-,$(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
 # A promise whose tests stand with the code: they are run again and counted, and each
@@ -275,7 +276,7 @@ race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED= STORE=po
 
 .PHONY: e2e
 e2e: build ## every scenario of agentctl, TOPOLOGY=embedded, split (three users, mTLS) or cluster (2 registries): SCRIPTS=regexp
-	@go test -c $(PROOF_TAG) -o $(BIN)/e2e.test ./cmd/agentctl
+	@go test -c $(PROOF_TAG) -ldflags=-w -o $(BIN)/e2e.test ./cmd/agentctl
 	@cd cmd/agentctl && PROGRAMS=$(BIN) TOPOLOGY=$(TOPOLOGY) SCRIPTS='$(SCRIPTS)' $(BIN)/e2e.test -test.timeout 1h -test.run '^TestScripts$$' | grep -v '^PASS$$'
 
 .PHONY: rotation
