@@ -61,6 +61,36 @@ type Reactor interface {
 	React(ctx context.Context, providerID, mark string, to ReplyContext) error
 }
 
+// What is done to an earlier message.
+const (
+	ActionEdit   = "edit"
+	ActionReact  = "react"
+	ActionDelete = "delete"
+)
+
+// Acts reports whether c has the means for an action. A plugin may refuse it all the same.
+func Acts(c Channel, action string) bool {
+	_, edits := c.(Editor)
+	_, reacts := c.(Reactor)
+	return edits && (action == ActionEdit || action == ActionDelete) || reacts && action == ActionReact
+}
+
+// Act executes an action on the message with an id of the platform: m has the new text of edit, the mark of
+// react, and the conversation. It may be repeated. The error is as that of [Channel].
+func Act(ctx context.Context, c Channel, action, providerID string, m Message) error {
+	switch {
+	case !Acts(c, action):
+		return Reject("", Clean(c.Name(), 64)+" cannot "+Clean(action, 16)+" messages", "send a new message")
+	case providerID == "":
+		return Reject("", "the message to "+action+" has no id at its platform: it was not sent, or went out in parts", "name the id that the platform shows")
+	case action == ActionEdit:
+		return c.(Editor).Edit(ctx, providerID, m)
+	case action == ActionDelete:
+		return c.(Editor).Delete(ctx, providerID, m.ReplyContext)
+	}
+	return c.(Reactor).React(ctx, providerID, m.Text, m.ReplyContext)
+}
+
 // Finder is a [Channel] whose direct conversation with a person has another name than the person.
 type Finder interface {
 	// Find returns the session_id of the direct conversation with a person.

@@ -19,6 +19,9 @@ type Content struct {
 	Text         string
 	ReplyContext ReplyContext // nil: missing
 	Attachments  []SentFile
+	// Action is what is done to an earlier message: edit, react or delete; empty: the event is sent.
+	// MessageID is its id at the platform; empty: the registry finds it.
+	Action, MessageID string
 }
 
 // SentFile is a file of a message that an agent sends. Media names its data, sha256: and 64 hex digits.
@@ -38,6 +41,8 @@ func ParseContent(content json.RawMessage) (out Content, err error) {
 		Text         *string         `json:"text"`
 		ReplyContext json.RawMessage `json:"reply_context"`
 		Attachments  json.RawMessage `json:"attachments"`
+		Action       string          `json:"action"`
+		MessageID    string          `json:"message_id"`
 	}
 	if err := json.Unmarshal(content, &c); err != nil || c.Text == nil {
 		return out, Reject(ReasonReplyContext, "event content holds no text", "push content as {\"text\", \"reply_context\"}")
@@ -47,7 +52,7 @@ func ParseContent(content json.RawMessage) (out Content, err error) {
 			return Content{}, Reject(ReasonReplyContext, "reply_context is not an object", "push reply_context as a JSON object")
 		}
 	}
-	out.Text = *c.Text
+	out.Text, out.Action, out.MessageID = *c.Text, c.Action, c.MessageID
 	if len(c.Attachments) > 0 && json.Unmarshal(c.Attachments, &out.Attachments) != nil {
 		out.Attachments = nil // of another program: the text is sent
 	}

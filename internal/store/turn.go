@@ -221,6 +221,7 @@ type Record struct {
 type Say struct {
 	Step    string // key of the step
 	Content string // of the message event
+	Action  bool   // it changes an earlier message, or goes to another conversation
 }
 
 // Key is the dedupe key of the event, given that of the turn.

@@ -32,14 +32,17 @@ const (
 	// SubtypeContext marks what a person wrote in the conversation that starts no turn: a message of a group that is
 	// not addressed to the agent, or the later version of a message.
 	SubtypeContext = "context"
+	// SubtypeAction is of a message of the agent that changes an earlier one, or goes to another conversation.
+	SubtypeAction = "action"
 )
 
-// ShownFilter selects the messages of a conversation that a model sees: all but the answers to commands.
-const ShownFilter = "type = '" + TypeMessage + "' AND (subtype IS NULL OR subtype <> '" + SubtypeCommand + "' OR source <> '" + SourceSelf + "')"
+// ShownFilter selects the messages of a conversation that a model sees: all but the answers to commands and the
+// messages with which the agent changes earlier ones or writes elsewhere.
+const ShownFilter = "type = '" + TypeMessage + "' AND (subtype IS NULL OR subtype NOT IN ('" + SubtypeCommand + "', '" + SubtypeAction + "') OR source <> '" + SourceSelf + "')"
 
 // Shown reports whether an event is of [ShownFilter].
 func (e Event) Shown() bool {
-	return e.Type == TypeMessage && (e.Source != SourceSelf || e.Subtype == nil || *e.Subtype != SubtypeCommand)
+	return e.Type == TypeMessage && (e.Source != SourceSelf || e.Subtype == nil || *e.Subtype != SubtypeCommand && *e.Subtype != SubtypeAction)
 }
 
 // EpochFilter selects the records with which epochs of a conversation begin.

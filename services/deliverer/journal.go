@@ -84,7 +84,7 @@ func (j journal) due(r *registryv1.BeginDeliveryResponse) delivery.Due {
 			ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
 			Subtype: e.Subtype, Content: e.GetContent(),
 		},
-		Settings: j.settings(r), MaxChars: int(r.GetMaxChars()), Parts: int(r.GetParts()), Reach: r.GetReach(),
+		Settings: j.settings(r), MaxChars: int(r.GetMaxChars()), Parts: int(r.GetParts()), Reach: r.GetReach(), MessageID: r.GetMessageId(),
 	}
 }
 

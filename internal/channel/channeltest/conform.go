@@ -39,7 +39,7 @@ type Platform struct {
 func Conform(t *testing.T, open func(t *testing.T) Platform) {
 	for name, test := range map[string]func(*testing.T, Platform){
 		"confirmed after it is stored": confirmed, "order": order, "repeat": repeat, "stop": stops, "refused identity": refused,
-		"send": sends, "send again": sendsAgain, "too long": tooLong, "text": texts, "busy": busy, "auth": auth, "conflict": conflict, "address": address,
+		"send": sends, "send again": sendsAgain, "too long": tooLong, "text": texts, "busy": busy, "auth": auth, "conflict": conflict, "address": address, "act": acts,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -244,6 +244,65 @@ func tooLong(t *testing.T, p Platform) {
 			t.Errorf("a message has %d characters, and %d are the most", len(text), most)
 		}
 	}
+}
+
+// What is done to a message may be repeated, by another deliverer as well. What the platform refuses is Rejected
+// and changes nothing.
+func acts(t *testing.T, p Platform) {
+	p.Say("a conversation")
+	m := p.sent(1, "first")
+	r, err := p.Channel().Send(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(action, id, text string) error {
+		t.Helper()
+		if !channel.Acts(p.Channel(), action) {
+			t.Fatalf("the type cannot %s messages", action)
+		}
+		m.Text = text
+		return channel.Act(t.Context(), p.Channel(), action, id, m)
+	}
+	shows := func(want ...string) {
+		t.Helper()
+		if got := p.Shown(); !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	refused := func(action, id, text string) {
+		t.Helper()
+		if e := channel.AsError(do(action, id, text)); e == nil || e.Class != channel.Rejected || e.InDoubt {
+			t.Errorf("%s %q: %+v", action, id, e)
+		}
+	}
+	for _, step := range []struct {
+		action, text string
+		want         []string
+	}{
+		{channel.ActionEdit, "second", []string{"second"}},
+		{channel.ActionReact, "\U0001F44D", []string{"second"}},
+		{channel.ActionReact, "", []string{"second"}},
+		{channel.ActionDelete, "", nil},
+	} {
+		if step.action == channel.ActionDelete { // there is a message to refuse changes of until then
+			most := p.Channel().(channel.Limiter).Limit().Max
+			refused(channel.ActionEdit, r.ProviderID, strings.Repeat("x", most+1))
+			for _, action := range []string{channel.ActionEdit, channel.ActionReact, channel.ActionDelete} {
+				refused(action, "", "\U0001F44D")
+			}
+			refused(channel.ActionEdit, "no id\n", "\U0001F44D") // deleting what is not there is no mistake
+			refused(channel.ActionReact, "no id\n", "\U0001F44D")
+			shows("second")
+		}
+		for range 2 {
+			if err := do(step.action, r.ProviderID, step.text); err != nil {
+				t.Errorf("%s: %v", step.action, err)
+			}
+		}
+		shows(step.want...)
+	}
+	refused(channel.ActionEdit, r.ProviderID, "too late")
+	refused(channel.ActionReact, r.ProviderID, "\U0001F44D")
 }
 
 // Texts are sent as valid UTF-8, whatever they are.

@@ -215,14 +215,14 @@ type channelOf struct {
 	console bool // it is a client that watches: nothing is left to send
 	bootID  string
 	run     string // key of the turn whose reply it is
-	command bool   // it answers a chat command
+	subtype string // of the event; empty: none
 }
 
 // say appends a message of the agent once, with the delivery that sends it.
 func (t *Thread) say(key, content string, c channelOf) int64 {
 	e := store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: content}
-	if c.command {
-		e.Subtype = new(thread.SubtypeCommand)
+	if c.subtype != "" {
+		e.Subtype = new(c.subtype)
 	}
 	id, fresh := t.once(key, e)
 	if fresh {

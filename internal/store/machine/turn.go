@@ -182,7 +182,11 @@ func Record(t *Thread, rec store.Record) (errorAttempts int, err error) {
 	}
 	progress := journal(t, rec.Key, rec.Steps, rec.Toolcalls)
 	for _, s := range rec.Says {
-		t.say(s.Key(rec.Key), s.Content, channelOf{deliver: rec.Deliver, console: rec.Console, bootID: rec.BootID})
+		c := channelOf{deliver: rec.Deliver, console: rec.Console, bootID: rec.BootID}
+		if s.Action {
+			c.subtype = thread.SubtypeAction
+		}
+		t.say(s.Key(rec.Key), s.Content, c)
 	}
 	if (progress || rec.Waits) && (r.CrashAttempts > 0 || r.WaitingSince > 0) {
 		// What crashed before is not what this message does, and an outage that began
@@ -268,7 +272,10 @@ func finish(t *Thread, fin store.Finish) (store.Finished, error) {
 	c := channelOf{deliver: fin.Deliver, console: fin.Console, bootID: fin.BootID}
 	switch fin.Fate {
 	case store.FateReplied:
-		c.run, c.command = fin.Key, fin.Command
+		c.run = fin.Key
+		if fin.Command {
+			c.subtype = thread.SubtypeCommand
+		}
 		r.ReplyID = t.say(fin.Key+":out", fin.Reply, c)
 	case store.FateDead:
 		r.ErrorID = t.record(fin.Key+":err", thread.SubtypeError, unanswered(fin.Record, r.InboundID))

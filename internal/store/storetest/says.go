@@ -3,7 +3,9 @@ package storetest
 import (
 	"testing"
 
+	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 )
 
 var says = map[string]func(*testing.T, *fixture){
@@ -41,6 +43,27 @@ var says = map[string]func(*testing.T, *fixture){
 		list, err := f.ListDeliveries(t.Context(), threadA, "", 0, 10)
 		ok(t, err)
 		equal(t, "states", []any{list[0].State, list[1].State, list[1].Channel}, []any{store.DeliverySkipped, store.DeliverySent, "console"})
+	},
+	// S4-68: what changes an earlier message is delivered like one, and no model sees it as said.
+	"a step changes a message": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		rec := store.Record{
+			Key: p.Key, Steps: []store.Step{step(1, store.StepTool, "tool:1:1", store.ClassIdempotent, store.StepDone)}, Deliver: true, BootID: "boot",
+			Says: []store.Say{{Step: "tool:1:1", Content: `{"text":"x","action":"edit"}`, Action: true}},
+		}
+		for range 2 {
+			_, err := f.Record(t.Context(), threadA, runner, rec)
+			ok(t, err)
+		}
+		equal(t, "due", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 2, 1, false})
+		f.sent(t, 2, store.OutcomeSent)
+		all := f.all(t, threadA)
+		equal(t, "events", []any{len(all), *all[1].Subtype, all[1].Shown()}, []any{2, thread.SubtypeAction, false})
+		shown, err := filter.Parse(thread.ShownFilter)
+		ok(t, err)
+		page, err := f.Read(t.Context(), threadA, store.Query{Filter: shown, Limit: 10})
+		ok(t, err)
+		equal(t, "shown", len(page.Events), 1)
 	},
 	// S1-49: what was sent of a message is not sent again, whoever goes on.
 	"a message goes in parts": func(t *testing.T, f *fixture) {

@@ -269,7 +269,11 @@ func (m *Model) Record(_ context.Context, _ store.Ref, f store.Fence, rec store.
 		t.crashes, t.outage = 0, time.Time{}
 	}
 	for _, s := range rec.Says {
-		if id, fresh := m.conv.put(now, s.Key(t.key), self(thread.TypeMessage, "", s.Content)); fresh {
+		subtype := ""
+		if s.Action {
+			subtype = thread.SubtypeAction
+		}
+		if id, fresh := m.conv.put(now, s.Key(t.key), self(thread.TypeMessage, subtype, s.Content)); fresh {
 			m.deliver(now, id, rec.Deliver, rec.Console, rec.BootID)
 		}
 	}

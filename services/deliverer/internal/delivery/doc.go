@@ -44,6 +44,13 @@
 // again; the one that was under way when a process died does (window B), under the
 // same key and flagged.
 //
+// # A change of an earlier message
+//
+// An event with an action changes what an earlier one has sent, by its id at the
+// platform: the channel edits, deletes or marks it (D2). Done twice it is done once, so
+// a change that was under way when a process died is made again. A channel without the
+// means, and a message without an id, are Rejected.
+//
 // # Promises
 //
 //   - The attempt is on record before anything is sent, and nothing is sent or

@@ -48,6 +48,8 @@ type Due struct {
 	MaxChars       int   // of one message to the outside; 0: that of its platform
 	Parts          int   // parts that were sent before
 	Reach          int64 // bytes of the text in them
+	// MessageID is the id at the platform of the message that the event changes, where it names an earlier event.
+	MessageID string
 }
 
 // Outcome is what became of a send; the word is the one used in logs.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -31,7 +32,9 @@ type target struct {
 	outcome Outcome
 	name    string // of the channel, also without one to send over
 	fail    *channel.Error
-	rest    *Due // what is left of a message in parts, once this one was sent
+	rest    *Due   // what is left of a message in parts, once this one was sent
+	action  string // what is done to the message with the id of the platform; empty: message is sent
+	id      string
 }
 
 // target chooses the channel of an event. It sends nothing and records nothing.
@@ -60,6 +63,10 @@ func (l *lane) target(due Due) target {
 		MaybeDuplicate: due.MaybeDuplicate, Text: content.Text, Content: json.RawMessage(due.Event.Content), ReplyContext: content.ReplyContext, CreatedAt: due.Event.CreatedAt,
 		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
 	}}
+	if w.action, w.id = content.Action, cmp.Or(content.MessageID, due.MessageID); w.action != "" {
+		w.key = breaker.KeyOf(c, w.message)
+		return w
+	}
 	w.attach(content.Attachments, l.agent.pool.Media)
 	w.key = breaker.KeyOf(c, w.message)
 	return w.part(due)
@@ -143,9 +150,31 @@ func (l *lane) attempt(w target, run string) (r channel.Receipt, span tracing.Sp
 	fault.Point("D2.before")
 	ctx, cancel := context.WithTimeout(ctx, sendLimit)
 	defer cancel()
-	r, err = w.channel.Send(ctx, m)
+	if err = w.find(ctx, &m); err == nil && w.action != "" {
+		err = channel.Act(ctx, w.channel, w.action, w.id, m)
+	} else if err == nil {
+		r, err = w.channel.Send(ctx, m)
+	}
 	fault.Point("D2.after")
 	return r, span, err
+}
+
+// find adds the direct conversation of an account with a person where the message names the person alone: the agent has
+// had none with it.
+func (w target) find(ctx context.Context, m *channel.Message) (err error) {
+	rc := m.ReplyContext
+	if rc.Kind() != channel.KindDM || rc.SessionID() != "" || rc.PeerID() == "" || rc.ChannelID() != w.name {
+		return nil
+	}
+	session := rc.PeerID()
+	if f, ok := w.channel.(channel.Finder); ok {
+		if session, err = f.Find(ctx, session); err != nil {
+			return err
+		}
+	}
+	m.ReplyContext = maps.Clone(rc)
+	m.ReplyContext["session_id"], err = json.Marshal(session)
+	return err
 }
 
 // putBack records a begun delivery that was not sent.

@@ -440,7 +440,11 @@ type BeginDeliveryResponse struct {
 	// account of the home by which the message came that event answers; unset: none.
 	// Where the agent has no outbound rules the reply goes out by it, or is not sent
 	// when it has not what its type needs for sending.
-	Account       *ChannelConfig `protobuf:"bytes,14,opt,name=account,proto3" json:"account,omitempty"`
+	Account *ChannelConfig `protobuf:"bytes,14,opt,name=account,proto3" json:"account,omitempty"`
+	// message_id is the id at the platform of the message that event changes, where its
+	// content names an earlier event of the thread; empty: that has none, or event names
+	// no other.
+	MessageId     string `protobuf:"bytes,15,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +575,13 @@ func (x *BeginDeliveryResponse) GetAccount() *ChannelConfig {
 		return x.Account
 	}
 	return nil
+}
+
+func (x *BeginDeliveryResponse) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
 }
 
 // FinishDeliveryRequest records a send.
@@ -1173,7 +1184,7 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12 \n" +
 	"\aboot_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x12\n" +
 	"\x04peek\x18\x04 \x01(\bR\x04peek\x12\x19\n" +
-	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\xd2\x04\n" +
+	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\xf1\x04\n" +
 	"\x15BeginDeliveryResponse\x12C\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2).theclaw.registry.v1.BeginDeliveryOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x120\n" +
@@ -1189,7 +1200,9 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\tmax_chars\x18\v \x01(\x05R\bmaxChars\x12\x14\n" +
 	"\x05parts\x18\f \x01(\x05R\x05parts\x12\x14\n" +
 	"\x05reach\x18\r \x01(\x03R\x05reach\x12<\n" +
-	"\aaccount\x18\x0e \x01(\v2\".theclaw.registry.v1.ChannelConfigR\aaccount\"\xdd\x04\n" +
+	"\aaccount\x18\x0e \x01(\v2\".theclaw.registry.v1.ChannelConfigR\aaccount\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x0f \x01(\tR\tmessageId\"\xdd\x04\n" +
 	"\x15FinishDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +

@@ -1907,7 +1907,10 @@ type TurnConfig struct {
 	QueueMode QueueMode `protobuf:"varint,45,opt,name=queue_mode,json=queueMode,proto3,enum=theclaw.registry.v1.QueueMode" json:"queue_mode,omitempty"`
 	// blocks says when a part of an answer is sent while the model is still writing; missing:
 	// the answer is sent at its end.
-	Blocks        *ReplyBlocks `protobuf:"bytes,38,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	Blocks *ReplyBlocks `protobuf:"bytes,38,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	// accounts of the home by which the message tool reaches other conversations of the agent
+	// than that of the turn; empty: there are none.
+	Accounts      []string `protobuf:"bytes,40,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2218,6 +2221,13 @@ func (x *TurnConfig) GetQueueMode() QueueMode {
 func (x *TurnConfig) GetBlocks() *ReplyBlocks {
 	if x != nil {
 		return x.Blocks
+	}
+	return nil
+}
+
+func (x *TurnConfig) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
 	}
 	return nil
 }
@@ -4343,7 +4353,10 @@ type RecordStepRequest struct {
 	Says []*Saying `protobuf:"bytes,10,rep,name=says,proto3" json:"says,omitempty"`
 	// waits means that a call begins to wait for a person: the claims that ended before
 	// it are forgotten, however often the services end during the wait.
-	Waits         bool `protobuf:"varint,11,opt,name=waits,proto3" json:"waits,omitempty"`
+	Waits bool `protobuf:"varint,11,opt,name=waits,proto3" json:"waits,omitempty"`
+	// check means that nothing is written: the call only answers whether says would be
+	// taken. Errors are those of Saying.
+	Check         bool `protobuf:"varint,12,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4455,7 +4468,17 @@ func (x *RecordStepRequest) GetWaits() bool {
 	return false
 }
 
-// Saying is a message to the peer before the turn has ended.
+func (x *RecordStepRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
+}
+
+// Saying is a message to the peer before the turn has ended. With one of action, channel and
+// to it is a change of an earlier message, or a message in another conversation: its
+// account sends it, and INVALID_ARGUMENT says why it cannot be. All says of a call are then
+// in one conversation.
 type Saying struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// step_key of the step that says it.
@@ -4463,7 +4486,20 @@ type Saying struct {
 	// text of the message; empty only with a file.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// file that goes with it; WriteMedia has stored it.
-	File          *Media `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	File *Media `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	// action is edit, react or delete; empty: the message is sent. The text is that of
+	// the edited message, or the mark of react, where an empty one removes the mark.
+	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
+	// message_id is what the action changes: the key of a turn, a colon and the step_key of
+	// an earlier saying of the thread, or an id of the platform. Empty with react: the
+	// message of the turn.
+	MessageId string `protobuf:"bytes,5,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// channel is the account of the home by which the message leaves; empty: that of the turn.
+	Channel string `protobuf:"bytes,6,opt,name=channel,proto3" json:"channel,omitempty"`
+	// to is the session key of a conversation of the agent, or the id at the platform of a
+	// chat, or of a person, that the agent has a conversation with, or of an owner; empty: the
+	// conversation of the turn.
+	To            string `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4517,6 +4553,34 @@ func (x *Saying) GetFile() *Media {
 		return x.File
 	}
 	return nil
+}
+
+func (x *Saying) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Saying) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Saying) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *Saying) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
 }
 
 // RecordStepResponse reports the journal's state.
@@ -6731,7 +6795,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x06unread\x18\t \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x06unread\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xf8\x0e\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x94\x0f\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -6782,7 +6846,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\bprograms\x18% \x01(\v2!.theclaw.registry.v1.ProgramToolsR\bprograms\x12=\n" +
 	"\n" +
 	"queue_mode\x18- \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\x128\n" +
-	"\x06blocks\x18& \x01(\v2 .theclaw.registry.v1.ReplyBlocksR\x06blocks\"\x8c\x01\n" +
+	"\x06blocks\x18& \x01(\v2 .theclaw.registry.v1.ReplyBlocksR\x06blocks\x12\x1a\n" +
+	"\baccounts\x18( \x03(\tR\baccounts\"\x8c\x01\n" +
 	"\vReplyBlocks\x12\x1b\n" +
 	"\tmin_chars\x18\x01 \x01(\x05R\bminChars\x12\x1b\n" +
 	"\tmax_chars\x18\x02 \x01(\x05R\bmaxChars\x12\x14\n" +
@@ -6976,7 +7041,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05class\x18\x03 \x01(\tR\x05class\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x18\n" +
 	"\acounted\x18\x05 \x01(\bR\acounted\x12-\n" +
-	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xf8\x03\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\x8e\x04\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -6992,11 +7057,17 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\x12:\n" +
 	"\x04says\x18\n" +
 	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\x12\x14\n" +
-	"\x05waits\x18\v \x01(\bR\x05waits\"r\n" +
+	"\x05waits\x18\v \x01(\bR\x05waits\x12\x14\n" +
+	"\x05check\x18\f \x01(\bR\x05check\"\x8e\x02\n" +
 	"\x06Saying\x12$\n" +
 	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12.\n" +
-	"\x04file\x18\x03 \x01(\v2\x1a.theclaw.registry.v1.MediaR\x04file\"l\n" +
+	"\x04file\x18\x03 \x01(\v2\x1a.theclaw.registry.v1.MediaR\x04file\x124\n" +
+	"\x06action\x18\x04 \x01(\tB\x1c\xbaH\x19r\x17R\x00R\x04editR\x05reactR\x06deleteR\x06action\x12'\n" +
+	"\n" +
+	"message_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tmessageId\x12!\n" +
+	"\achannel\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\achannel\x12\x18\n" +
+	"\x02to\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x02to\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
 	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xf2\x03\n" +
