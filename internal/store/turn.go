@@ -32,6 +32,8 @@ type Turns interface {
 	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
 	// Claimed reports whether thread r has a turn under key.
 	Claimed(ctx context.Context, r Ref, key string) (bool, error)
+	// Said answers the event of thread r with the key of a Say; 0: there is none. ErrNotFound.
+	Said(ctx context.Context, r Ref, key string) (eventID int64, err error)
 }
 
 // Begin claims an event.
@@ -225,7 +227,10 @@ type Say struct {
 }
 
 // Key is the dedupe key of the event, given that of the turn.
-func (s Say) Key(turn string) string { return turn + ":" + s.Step + ":say" }
+func (s Say) Key(turn string) string { return SayKey(turn + ":" + s.Step) }
+
+// SayKey is the dedupe key of what a step has said, given the key of its turn, a colon and its own.
+func SayKey(step string) string { return step + ":say" }
 
 // FailedTry is an attempt that ended without an answer.
 type FailedTry struct {

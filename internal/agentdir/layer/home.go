@@ -101,6 +101,9 @@ func (a Account) Connects() bool {
 	return ok && t.Receive != nil
 }
 
+// Sends reports whether the account can send: its type is known, and its entry says where to.
+func (a Account) Sends() bool { return catalog.Sends(a.Definition) }
+
 // AccountGroups are the groups of an account. Mode is mention (default), always or off.
 type AccountGroups struct {
 	Allow     []string

@@ -84,6 +84,13 @@ func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, er
 	return s.Out, err
 }
 
+// Said answers the event with the key of a Say.
+func (e *Engine) Said(ctx context.Context, r store.Ref, key string) (int64, error) {
+	s := journal.Said(key)
+	err := e.view(ctx, r, s)
+	return s.Out, err
+}
+
 // Turn answers the account of an inbox event from the inbox and, when the event was
 // claimed, from its conversation thread.
 func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error) {

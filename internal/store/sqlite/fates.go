@@ -112,6 +112,11 @@ func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, er
 	return view(ctx, e, r, func(tx *db.Tx) (bool, error) { return journal.Claimed(tx, key) })
 }
 
+// Said answers the event with the key of a Say.
+func (e *Engine) Said(ctx context.Context, r store.Ref, key string) (int64, error) {
+	return view(ctx, e, r, func(tx *db.Tx) (int64, error) { return tx.Deduped(key) })
+}
+
 // Turn answers the account of an inbox event from the inbox and, when the event
 // was claimed, from its conversation thread.
 func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error) {

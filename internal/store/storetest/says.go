@@ -64,6 +64,11 @@ var says = map[string]func(*testing.T, *fixture){
 		page, err := f.Read(t.Context(), threadA, store.Query{Filter: shown, Limit: 10})
 		ok(t, err)
 		equal(t, "shown", len(page.Events), 1)
+		for key, want := range map[string]int64{rec.Says[0].Key(p.Key): 2, p.Key + ":tool:1:2:say": 0, "": 0} {
+			id, err := f.Said(t.Context(), threadA, key)
+			ok(t, err)
+			equal(t, "said "+key, id, want)
+		}
 	},
 	// S1-49: what was sent of a message is not sent again, whoever goes on.
 	"a message goes in parts": func(t *testing.T, f *fixture) {

@@ -8,6 +8,7 @@ package deliveries
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -148,7 +149,29 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 	if len(set.Accounts) > 0 && set.Config.Outbound == nil {
 		out.Account = account(set.Accounts, d.Event.Content)
 	}
-	return out, nil
+	if d.Event.Subtype != nil && *d.Event.Subtype == thread.SubtypeAction {
+		out.MessageId, err = s.changed(ctx, r, d.Event.Content)
+	}
+	return out, err
+}
+
+// changed is the id at the platform of the message that an event changes, where it names an event before it; empty: that
+// was not sent as one message.
+func (s *Service) changed(ctx context.Context, r store.Ref, content string) (string, error) {
+	var c struct {
+		Event int64 `json:"event"`
+	}
+	if json.Unmarshal([]byte(content), &c) != nil || c.Event == 0 {
+		return "", nil
+	}
+	list, err := s.Store.ListDeliveries(ctx, r, store.DeliverySent, c.Event-1, 1)
+	if err != nil {
+		return "", s.Fault(r.Agent, r.Thread, err)
+	}
+	if len(list) == 0 || list[0].EventID != c.Event || list[0].Parts > 0 {
+		return "", nil
+	}
+	return list[0].ProviderID, nil
 }
 
 // account is the account by which the message came that an event answers; nil: none.

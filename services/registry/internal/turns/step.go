@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -17,6 +18,9 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	a, fence, set, err := s.turnCall(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
+	}
+	if req.GetCheck() {
+		return &registryv1.RecordStepResponse{}, s.say(ctx, a, set, req, &store.Record{})
 	}
 	s.Log.Append(a.ID, req.GetLogs())
 	rec := store.Record{Key: req.GetKey(), Waits: req.GetWaits()}
@@ -61,10 +65,26 @@ func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
 	rec.BootID = s.Generation.Name()
 	for _, said := range req.GetSays() {
-		if said.GetText() == "" && said.GetFile() == nil {
+		if said.GetText() == "" && said.GetFile() == nil && (said.GetAction() == "" || said.GetAction() == channel.ActionEdit) {
 			return wire.Bad("a message has neither a text nor a file", "send one of them")
 		}
-		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext, said.GetFile())})
+		say := store.Say{Step: said.GetStepKey(), Action: addressed(said)}
+		switch {
+		case len(rec.Says) > 0 && rec.Says[0].Action != say.Action:
+			return wire.Bad("some messages of the call have an address and others have none", "record them in calls of their own")
+		case say.Action:
+			to, err := s.targetOf(ctx, a, set, c, req.GetThreadId(), said)
+			if err != nil {
+				return err
+			}
+			if say.Content, err = to.content(said); err != nil {
+				return err
+			}
+			rec.Deliver, rec.Console = true, false // an account sends it, whoever watches
+		default:
+			say.Content = replyContent(said.GetText(), c.ReplyContext, said.GetFile())
+		}
+		rec.Says = append(rec.Says, say)
 	}
 	return nil
 }

@@ -53,6 +53,13 @@ func TurnConfig(set *agentdir.Agent, at config.Conversation) *registryv1.TurnCon
 			out.Programs.Exec = set.Config.Tools.Exec.Policy()
 		}
 	}
+	if set.Config.Outbound == nil {
+		for _, a := range set.Accounts {
+			if a.Sends() {
+				out.Accounts = append(out.Accounts, a.Name)
+			}
+		}
+	}
 	out.QueueMode = QueueMode(set.Config.Queue.Mode)
 	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
 	if box := out.GetSandbox(); box.GetScratch() != "" {

@@ -369,7 +369,7 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	result := c.outcome(ctx, u).valid()
 	fault.Point("T5.after")
 	for _, m := range result.Messages {
-		said := &registrypb.Saying{StepKey: u.row.GetKey(), Text: m.Text}
+		said := m.saying(u.row.GetKey())
 		if m.File != nil {
 			var err error
 			if said.File, err = c.attach(ctx, m.File); err != nil {

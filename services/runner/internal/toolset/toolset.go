@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/toolpolicy"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -136,6 +138,8 @@ type Place struct {
 	Waits Waits
 	// Status returns what is known of the turn; nil: nothing.
 	Status func() Status
+	// CheckSaying returns nil when the registry would take a message with an address; nil: none is taken.
+	CheckSaying func(ctx context.Context, said *registrypb.Saying) error
 }
 
 // Seen is the path under which programs of a turn see its working directory.
@@ -214,16 +218,42 @@ type Result struct {
 	ExecUse *registrypb.ExecUse
 }
 
-// Message is a message to the peer of the turn.
+// Message is a message to the peer of the turn, or what its Address says.
 type Message struct {
-	Text string
-	File *File // nil: none
+	Text    string
+	File    *File // nil: none
+	Address Address
+}
+
+// Address is where a message goes that is not simply for the peer of the turn, and what it changes there. The fields are
+// those of a Saying.
+type Address struct{ Action, MessageID, Channel, To string }
+
+func (m Message) saying(step string) *registrypb.Saying {
+	return &registrypb.Saying{StepKey: step, Text: m.Text, Action: m.Address.Action, MessageId: m.Address.MessageID, Channel: m.Address.Channel, To: m.Address.To}
 }
 
 // File is a file that goes to the peer with a message. It is stored before the result is journaled.
 type File struct {
 	Name, MIME string
 	Data       []byte
+}
+
+// CheckMessage returns why the registry would not take a message with an address, for the model; empty: it would.
+func (c Call) CheckMessage(ctx context.Context, m Message) string {
+	if c.Place.CheckSaying == nil {
+		return "messages cannot be addressed here"
+	}
+	m.Text, _ = boundary.Text(m.Text, 0)
+	err := c.Place.CheckSaying(ctx, m.saying(strings.TrimPrefix(c.Key, c.Place.Turn+":")))
+	if err == nil {
+		return ""
+	}
+	f := fault.From(err)
+	if f.Fix == "" {
+		return f.What
+	}
+	return f.What + ": " + f.Fix
 }
 
 // Failed is the result of a call that did nothing; why is for the model.

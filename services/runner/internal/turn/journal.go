@@ -66,6 +66,16 @@ func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, says []
 	return int(r.GetErrorAttempts()), err
 }
 
+// checkSaying returns nil when the registry would take a message that a tool sends.
+func (t *turn) checkSaying(ctx context.Context, said *registrypb.Saying) error {
+	_, err := registrycall.Call(ctx, t.trusted, func(ctx context.Context) (*registrypb.RecordStepResponse, error) {
+		return t.Journal.RecordStep(ctx, &registrypb.RecordStepRequest{
+			AgentId: t.w.AgentID, ThreadId: t.w.ThreadID, Key: t.w.Key, Says: []*registrypb.Saying{said}, Check: true,
+		})
+	})
+	return err
+}
+
 // waiting records that the turn begins to wait for a person.
 func (t *turn) waiting(ctx context.Context) error {
 	_, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {

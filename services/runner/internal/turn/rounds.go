@@ -52,7 +52,7 @@ func (t *turn) calls() *toolset.Calls {
 		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.out, Meter: t.Meter, Trace: t.Trace, Logf: t.logf, Media: t.Media, Panicked: t.reportPanic,
 		Place: toolset.Place{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Turn: t.w.Key, InboxID: t.w.InboxID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
-			Waits: waits{t}, Status: t.report,
+			Waits: waits{t}, Status: t.report, CheckSaying: t.checkSaying,
 		},
 	}
 }

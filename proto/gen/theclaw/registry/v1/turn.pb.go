@@ -4477,8 +4477,8 @@ func (x *RecordStepRequest) GetCheck() bool {
 
 // Saying is a message to the peer before the turn has ended. With one of action, channel and
 // to it is a change of an earlier message, or a message in another conversation: its
-// account sends it, and INVALID_ARGUMENT says why it cannot be. All says of a call are then
-// in one conversation.
+// account sends it, and INVALID_ARGUMENT says why it cannot be. Either all says of a call are
+// of that kind, or none is.
 type Saying struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// step_key of the step that says it.

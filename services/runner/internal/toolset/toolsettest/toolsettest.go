@@ -115,6 +115,8 @@ func Calls(t *testing.T, config *registrypb.TurnConfig, tools ...toolset.Tool) (
 			AgentID: "a1", ThreadID: "threads/main", Fence: "agent/a1=3", Config: config,
 			Trusted: func(ctx context.Context) error { return context.Cause(ctx) },
 			Waits:   alone{},
+
+			CheckSaying: func(context.Context, *registrypb.Saying) error { return nil },
 		},
 		Logf: func(level, format string, args ...any) { t.Logf(level+" "+format, args...) },
 	}, j
@@ -303,8 +305,10 @@ type Journal struct {
 	step.Log
 	// Said are the messages to the peer, Writes the writes, and Unwritten the steps that
 	// were kept for the next.
-	Said      []string
-	Writes    int
+	Said   []string
+	Writes int
+	// Addressed are the messages that are not simply for the peer.
+	Addressed []*registrypb.Saying
 	Unwritten []*registrypb.Step
 	// Counted are the calls in the order in which they have ended: tool, class and outcome, and before that by which
 	// layer it is denied.
@@ -318,7 +322,11 @@ func (j *Journal) Write(ctx context.Context, says []*registrypb.Saying, rows ...
 	}
 	j.Writes++
 	for _, s := range says {
-		j.Said = append(j.Said, s.GetText())
+		if s.GetAction() != "" || s.GetChannel() != "" || s.GetTo() != "" {
+			j.Addressed = append(j.Addressed, s)
+		} else {
+			j.Said = append(j.Said, s.GetText())
+		}
 	}
 	for _, row := range rows {
 		j.Add(row)
