@@ -56,7 +56,7 @@ func (s *Service) targetOf(ctx context.Context, a *state.Agent, set *agentdir.Ag
 	switch {
 	case said.GetAction() == "" && id != "":
 		return t, wire.Bad("message_id is of no use without an action", "name an action, or leave message_id out")
-	case said.GetAction() != "" && boundary.Name(id) != id:
+	case id != "" && boundary.Name(id) != id:
 		return t, wire.Bad("message_id is no id of a message", "name an id that a call has returned, or that the platform shows")
 	case id != "":
 		if t.event, err = s.Store.Said(ctx, at, store.SayKey(id)); err != nil {
