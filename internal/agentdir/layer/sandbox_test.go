@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/testing/vectors"
+	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
 // sandboxDifferent are the recorded vectors of the sandbox that are decided differently here, by the section
@@ -218,6 +219,28 @@ func TestSandboxAt(t *testing.T) {
 	for _, agent := range []string{"sandbox: {mode: some}\n", "sandbox: {scope: thread}\n", "sandbox: {workspace_access: write}\n", "sandbox: {level: all}\n"} {
 		if _, err := layer.Load(layer.Layers{AgentID: "a1", Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + agent)}}); err == nil || !strings.Contains(err.Error(), "is not one of") {
 			t.Errorf("%s: %v", agent, err)
+		}
+	}
+}
+
+// S4-68: in a sandbox of the flavor openclaw the tool message and the tools of channels are denied by layer 8,
+// whatever the settings of the agent allow; in its main session message is allowed.
+func TestSandboxMessage(t *testing.T) {
+	got, err := layer.Load(layer.Layers{
+		AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte("flavor: openclaw\n")},
+		Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\nreply: {message_tool: true}\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, sandboxed := range map[string]bool{"agent:a1:main": false, "agent:a1:telegram:group:-1": true, "agent:a1:telegram:tg:dm:7": true} {
+		layers := got.Config.ToolLayers(config.Conversation{Key: key}, nil)
+		policy := toolpolicy.New(layers)
+		for _, tool := range []string{"message", "telegram", "whatsapp"} {
+			d := policy.Decide(toolpolicy.Tool{Name: tool})
+			if d.Allowed == sandboxed || sandboxed && layers[d.Layer-1].Number != toolpolicy.NumberSandbox {
+				t.Errorf("%s in %s: %+v", tool, key, d)
+			}
 		}
 	}
 }

@@ -256,8 +256,8 @@ func (p *plain) piece(i feed.Item) {
 		p.said += i.Text
 	case feed.Began:
 		p.said = ""
-		if i.Tool == "message_send" {
-			p.say(agent, message.Text(i.Text))
+		if said, ok := message.ToPeer(i.Text); ok && i.Tool == "message_send" {
+			p.say(agent, said)
 		} else if name, about, _ := strings.Cut(i.Summary, " "); name != "" {
 			p.tools[i.CallID] = name
 			p.say(agent+" runs "+name, about)

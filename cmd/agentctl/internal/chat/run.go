@@ -95,8 +95,8 @@ func (m *console) happen(p feed.Pieces) {
 			m.said.Think(i.Text, now)
 		case feed.Began:
 			m.said.Start(i.CallID, i.Tool, i.Text, i.Summary, now)
-			if i.Tool == "message_send" {
-				m.said.Reply(message.Text(i.Text))
+			if said, ok := message.ToPeer(i.Text); ok && i.Tool == "message_send" {
+				m.said.Reply(said)
 			}
 		case feed.Output:
 			m.said.Update(i.CallID, i.Text)

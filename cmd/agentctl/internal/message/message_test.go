@@ -102,3 +102,24 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// S4-68: what a call of the message tool sends to its peer is told apart from what it does elsewhere, which is shown
+// with its place.
+func TestMessageTool(t *testing.T) {
+	for arguments, want := range map[string]bool{
+		`{"text":"x"}`: true, `{"text":"x","action":"send"}`: true, `{"text":"x","to":"7"}`: false, `{"text":"x","channel":"tg"}`: false,
+		`{"text":"x","action":"edit","message_id":"7"}`: false, `{"action":"delete","message_id":"7"}`: false, `no JSON`: true,
+	} {
+		if text, ok := ToPeer(arguments); ok != want || ok && text != "x" && text != "no JSON" {
+			t.Errorf("%s: %q %t", arguments, text, ok)
+		}
+	}
+	for content, want := range map[string]string{
+		`{"text":"x","reply_context":{"channel_id":"tg","session_id":"7"}}`:                "[sent in 7 of tg] x",
+		`{"action":"delete","text":"","reply_context":{"channel_id":"sl","peer_id":"U1"}}`: "[delete in U1 of sl]",
+	} {
+		if got := Done(content); got != want {
+			t.Errorf("%s: %q", content, got)
+		}
+	}
+}

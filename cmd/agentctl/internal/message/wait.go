@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -211,6 +212,33 @@ func Text(content string) string {
 		return content
 	}
 	return *m.Text
+}
+
+// ToPeer is the text that a call of the message tool sends to its peer; false: it changes an earlier message, or writes
+// elsewhere.
+func ToPeer(arguments string) (text string, ok bool) {
+	var a struct {
+		Action    string `json:"action"`
+		Channel   string `json:"channel"`
+		To        string `json:"to"`
+		MessageID string `json:"message_id"`
+	}
+	_ = json.Unmarshal([]byte(arguments), &a) // what is not understood is shown as it is
+	return Text(arguments), (a.Action == "" || a.Action == "send") && a.Channel+a.To+a.MessageID == ""
+}
+
+// Done is the text of a message with which the agent changed an earlier one or wrote elsewhere, behind what it did.
+func Done(content string) string {
+	var c struct {
+		Action string `json:"action"`
+		To     struct {
+			Account string `json:"channel_id"`
+			Session string `json:"session_id"`
+			Peer    string `json:"peer_id"`
+		} `json:"reply_context"`
+	}
+	_ = json.Unmarshal([]byte(content), &c) // what is not understood has no place
+	return strings.TrimSpace(fmt.Sprintf("[%s in %s of %s] %s", cmp.Or(c.Action, "sent"), cmp.Or(c.To.Session, c.To.Peer), c.To.Account, Text(content)))
 }
 
 // RequireStarted returns an error for an agent that will not answer.

@@ -100,6 +100,10 @@ func history(ctx context.Context, e *command.Env, s *registry.Session, after int
 
 func saidOf(ev *registry.Event) said {
 	m := said{EventID: ev.GetId(), CreatedAt: ev.GetCreatedAt(), Source: ev.GetSource()}
+	if ev.GetSubtype() == thread.SubtypeAction {
+		m.Text = message.Done(ev.GetContent())
+		return m
+	}
 	if ev.GetType() == thread.TypeMessage || ev.GetSubtype() == thread.SubtypeCommand {
 		m.Text = message.Text(ev.GetContent())
 		return m

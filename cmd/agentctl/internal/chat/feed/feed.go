@@ -116,7 +116,7 @@ func (s *Source) await(ctx context.Context, id int64) Finished {
 }
 
 const (
-	messages     = "type = '" + thread.TypeMessage + "'"
+	messages     = "type = '" + thread.TypeMessage + "' AND (subtype IS NULL OR subtype <> '" + thread.SubtypeAction + "')"
 	pastMessages = 100
 )
 
