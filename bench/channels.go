@@ -99,7 +99,7 @@ func (r *run) newChat(name string, bot int) (*chat, error) {
 
 // entry is the account in theclaw.yaml.
 func (c *chat) entry(name string) string {
-	return fmt.Sprintf("  %s: {type: telegram, token: %q, api: %q, dm: open, groups: {allow: ['*']}}\n", name, "file:"+c.token, c.api.URL())
+	return fmt.Sprintf("  %s: {type: telegram, token: %q, api: %q, dm: open, rate: 0, groups: {allow: ['*']}}\n", name, "file:"+c.token, c.api.URL())
 }
 
 // say makes a person write in a chat of its own, which has the person's number.
@@ -179,7 +179,7 @@ func (r *run) channelTimes(ctx context.Context) (err error) {
 		return err
 	}
 	defer receiver.Close()
-	home, err := r.home("channel-times", c.entry("tg")+"  wh: {type: webhook, dm: open}\n")
+	home, err := r.home("channel-times", c.entry("tg")+"  wh: {type: webhook, dm: open, rate: 0}\n")
 	if err != nil {
 		return err
 	}

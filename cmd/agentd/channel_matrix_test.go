@@ -183,7 +183,7 @@ func (m *channelMatrix) site(t *testing.T, part []blow, types []channelType, con
 		for id := firstKnown; id < firstKnown+200; id++ {
 			known = append(known, fmt.Sprintf("'%s'", p.peer(id)))
 		}
-		fmt.Fprintf(&accounts, "  %s: {type: %s, dm: pairing, allow_from: [%s], %s}\n", c.name, c.name, strings.Join(known, ", "), p.entry())
+		fmt.Fprintf(&accounts, "  %s: {type: %s, rate: 0, dm: pairing, allow_from: [%s], %s}\n", c.name, c.name, strings.Join(known, ", "), p.entry())
 	}
 	if control {
 		s.env = append(s.env, ackFirst+"=1")

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"sync"
@@ -34,6 +35,28 @@ type Definition struct {
 	API string
 	// Plugin is the socket of the program that connects the platform, unix:PATH.
 	Plugin string
+	// ReplyTo says which messages name, on the screen, the one that they answer: off, first or all; see
+	// [Definition.Names].
+	ReplyTo string
+}
+
+// Words of reply_to.
+const (
+	ReplyToOff   = "off"   // none
+	ReplyToFirst = "first" // the first part
+	ReplyToAll   = "all"   // each part
+)
+
+// Names reports whether a message names the one that it answers. Without a setting the first part does where others
+// write in between, which is everywhere but in a direct conversation.
+func (d Definition) Names(m Message) bool {
+	switch {
+	case m.ReplyContext.ReplyToID() == "" || d.ReplyTo == ReplyToOff || d.ReplyTo == "" && m.ReplyContext.Kind() == KindDM:
+		return false
+	case d.ReplyTo == ReplyToAll:
+		return true
+	}
+	return m.Part <= 1
 }
 
 var secretRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\pC]+)$`) })
@@ -48,6 +71,14 @@ func (d Definition) CheckSecrets() (attribute, problem string) {
 	return "", ""
 }
 
+// CheckReplyTo returns what is wrong with reply_to; an empty text: nothing.
+func (d Definition) CheckReplyTo() string {
+	if d.ReplyTo == "" || slices.Contains([]string{ReplyToOff, ReplyToFirst, ReplyToAll}, d.ReplyTo) {
+		return ""
+	}
+	return fmt.Sprintf("reply_to: %q is not one of %s, %s, %s", Clean(d.ReplyTo, 57), ReplyToOff, ReplyToFirst, ReplyToAll)
+}
+
 // Type is a type of channel that entries of `channels:` can have. Its package declares
 // one; package catalog lists them.
 type Type struct {
@@ -57,6 +88,9 @@ type Type struct {
 	// KeepsSlash: its clients keep texts that begin with / for themselves, so that commands also
 	// begin with !.
 	KeepsSlash bool
+	// MaxText is the longest text of a message, in the units of its platform; 0: none that is known
+	// from the settings.
+	MaxText int
 	// Keys are the attributes of an entry that it reads, besides those that all types have.
 	Keys []string
 	// Check returns which attribute of an entry is wrong, and why. It repeats

@@ -12,7 +12,7 @@ var ErrNoMedia = errors.New("there are no such media")
 
 const (
 	// MaxMedia bounds the size of one piece of media, in bytes.
-	MaxMedia = 20 << 20
+	MaxMedia = 50 << 20
 	// MediaPiece is how many bytes a read returns, except at the end.
 	MediaPiece = 256 << 10
 	// MediaGrace is how long media stay that nothing refers to: they are written before what refers to them.

@@ -117,7 +117,7 @@ func (j journal) settings(r *registryv1.BeginDeliveryResponse) channel.Settings 
 func definition(c *registryv1.ChannelConfig) channel.Definition {
 	return channel.Definition{
 		Type: c.GetType(), URL: c.GetUrl(), Secret: c.GetSecret(), AllowPrivate: c.GetAllowPrivate(),
-		Token: c.GetToken(), AppToken: c.GetAppToken(), API: c.GetApi(), Plugin: c.GetPlugin(),
+		Token: c.GetToken(), AppToken: c.GetAppToken(), API: c.GetApi(), Plugin: c.GetPlugin(), ReplyTo: c.GetReplyTo(),
 	}
 }
 

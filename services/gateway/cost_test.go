@@ -28,7 +28,7 @@ func TestCostOfAChannelMessage(t *testing.T) {
 	api := botAPI(t)
 	group := telegramtest.Chat{ID: -1_008_800, Type: "supergroup", Title: "Group"}
 	o := world.Options{Metrics: calls, TTL: time.Hour, Direct: true}
-	h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open, groups: {allow: ['*']}}\n", api.URL()))
+	h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open, rate: 0, groups: {allow: ['*']}}\n", api.URL()))
 	h.Create(t, "mute", "outbound: []")
 	h.bind(t, 1, "mute")
 	now := func() costs {

@@ -123,7 +123,7 @@ func (s *Service) receive(ctx context.Context, a layer.Account, l accounts.Lease
 	if err != nil {
 		return err
 	}
-	return s.intake.Receive(ctx, a.Name, l, t, in, out, connected)
+	return s.intake.Receive(ctx, a, l, t, in, out, connected)
 }
 
 // Close gives the address back.

@@ -36,7 +36,7 @@ func setHome(t *testing.T, o backendtest.Options, w *backendtest.World, text str
 }
 
 // account is a home whose account wh takes messages of anyone.
-const account = "channels:\n  wh: {type: webhook, dm: open, groups: {allow: ['*'], mode: mention}}\n"
+const account = "channels:\n  wh: {type: webhook, dm: open, rate: 0, groups: {allow: ['*'], mode: mention}}\n"
 
 func binding(agent string, m *registryv1.BindingMatch) *registryv1.Binding {
 	m.Channel = "webhook"
@@ -293,7 +293,7 @@ func testSettingsUnderLoad(t *testing.T, o backendtest.Options) {
 	text := func(agent string) string {
 		// Account and binding change together: by half of a change, a message would be refused or
 		// go to the default agent.
-		return fmt.Sprintf("agents: {list: [{id: a2, default: true}]}\nbindings:\n  - {agent_id: %s, match: {channel: webhook, account_id: wh}}\nchannels:\n  wh: {type: webhook, dm: open, allow_from: [%s]}\n", agent, agent)
+		return fmt.Sprintf("agents: {list: [{id: a2, default: true}]}\nbindings:\n  - {agent_id: %s, match: {channel: webhook, account_id: wh}}\nchannels:\n  wh: {type: webhook, dm: open, rate: 0, allow_from: [%s]}\n", agent, agent)
 	}
 	revision := func() int64 {
 		r, err := w.Routing.ResolveRoute(t.Context(), &registryv1.ResolveRouteRequest{Channel: "webhook", AccountId: "wh"})

@@ -89,12 +89,23 @@ type Tools struct {
 	Exec                  Exec
 	// ApprovalTimeout is how long a question for an approval waits; default 5 minutes.
 	ApprovalTimeout time.Duration
+	// ApprovalNotify is where what waits for an approval is shown in chats: NotifyOwners (default), NotifyOrigin or
+	// NotifyNone.
+	ApprovalNotify string
 	// QuestionTimeout is how long ask_user waits for an answer; 1 hour.
 	QuestionTimeout time.Duration
 	Elevated        Elevated
 	// ExternalGuard names what a person is asked for where text from outside is part of a turn: GuardHost, GuardMCP.
 	ExternalGuard []string
 }
+
+// The values of ApprovalNotify: the direct chats of the owners, the chat of the message where an owner wrote it and
+// theirs else, and none.
+const (
+	NotifyOwners = "owners"
+	NotifyOrigin = "origin"
+	NotifyNone   = "none"
+)
 
 // The values of ExternalGuard: commands outside of the sandbox, and calls of MCP servers with an effect.
 const (
@@ -398,6 +409,7 @@ func Default() Config {
 				Timeout: 600 * time.Second, Background: Background{Max: 8, MaxAge: 30 * time.Minute, Notify: true},
 			},
 			ApprovalTimeout: 5 * time.Minute,
+			ApprovalNotify:  NotifyOwners,
 			QuestionTimeout: time.Hour,
 			Elevated:        Elevated{Default: "off"},
 		},

@@ -567,6 +567,11 @@ var fields = []Field{
 		Meaning: "How long a question for an approval waits for an answer. After a yes the command may begin within ten more minutes.",
 	},
 	{
+		Key: "tools.approval_notify", Ref: func(c *Config) any { return &c.Tools.ApprovalNotify },
+		Rule: oneOf(NotifyOwners, NotifyOrigin, NotifyNone), Effect: EffectNow, Example: NotifyOrigin,
+		Meaning: "Where what waits for an approval is shown in chats: in the direct chats of the owners, in the chat of the message if an owner wrote it (`origin`; else as `owners`), or nowhere. agentctl approvals lists it in any case.",
+	},
+	{
 		Key: "tools.web_fetch.max_chars", Ref: func(c *Config) any { return &c.Tools.WebFetch.MaxChars },
 		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
 		Meaning: "How many characters of a page the model gets from web_fetch, unless its call names another number.",

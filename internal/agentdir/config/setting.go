@@ -286,6 +286,41 @@ var homes = []Setting{
 		Meaning: "The socket of the program that connects the platform of the account (type plugin). The program must run as the user of the services.",
 	},
 	{
+		Key: "channels.ACCOUNT.max_chars", Home: true, Type: TypeNumber, Unit: "characters", Limits: "64 to what its platform takes", Default: "what its platform takes", Effect: EffectNow,
+		Example: "1000",
+		Meaning: "The longest message that the account sends, counted as its platform does; a longer reply goes in parts. deliver.max_chars of the agent may be smaller.",
+	},
+	{
+		Key: "channels.ACCOUNT.rate", Home: true, Type: TypeNumber, Unit: "messages a minute", Limits: "0 to 100000", Default: "60", Effect: EffectNow,
+		Example: "300",
+		Meaning: "How many messages that start a turn the account takes a minute, and twice as many at once. Those beyond are refused, with one notice in 10 minutes to their conversation; a program that posts gets status 429. 0 takes any number.",
+	},
+	{
+		Key: "channels.ACCOUNT.media_max_mib", Home: true, Type: TypeNumber, Unit: "MiB", Limits: "0 to 50", Default: "20", Effect: EffectNow,
+		Example: "5",
+		Meaning: "The largest attachment that is fetched. For a larger one the agent and the person get its name, its size and this limit. 0 fetches none.",
+	},
+	{
+		Key: "channels.ACCOUNT.reply_to", Home: true, Type: TypeChoice, Values: []string{"off", "first", "all"}, Default: "first in groups, off in direct conversations", Effect: EffectNow,
+		Example: "all",
+		Meaning: "Which messages show the one that they answer: none, the first part or each part (types telegram, discord and plugin). Slack has only threads, and a reply is in the thread of its message.",
+	},
+	{
+		Key: "channels.ACCOUNT.catchup", Home: true, Type: TypeDuration, Limits: "0 to 168h", Default: "24h", Effect: EffectNow,
+		Example: "2h",
+		Meaning: "How old a message that comes after an outage may be, when the account receives again, to be answered. Older ones become context of their conversation and start no turn.",
+	},
+	{
+		Key: "channels.ACCOUNT.dm_history_limit", Home: true, Type: TypeNumber, Unit: "messages", Limits: "1 to 1000", Default: "50", Effect: EffectMessage,
+		Example: "20",
+		Meaning: "How many earlier messages of the person the prompt of a direct conversation has at most, each with what followed it. context.recent_messages bounds it as well. What is in no digest yet is digested before it leaves the prompt.",
+	},
+	{
+		Key: "channels.ACCOUNT.dms", Home: true, Type: TypeMap, Limits: "at most 1000 ids of people, each with history_limit, 1 to 1000", Effect: EffectMessage,
+		Example: `{"1207": {history_limit: 100}}`,
+		Meaning: "Direct conversations with a limit of their own, which counts in the place of dm_history_limit.",
+	},
+	{
 		Key: "gateway.http", Home: true, Type: TypeText, Limits: "ADDRESS:PORT of loopback, or off; another address with the two keys below", Default: "127.0.0.1:18789", Effect: EffectRestart,
 		Example: "off",
 		Meaning: "Where the gateway listens for HTTP; `off` listens nowhere. A port that is in use is reported, and everything else works.",

@@ -180,8 +180,8 @@ func TestExplain(t *testing.T) {
 		"sandbox.docker.prune":             "sandbox.docker.prune.idle sandbox.docker.prune.max_age",
 		"defaults.run.timeout":             "run.timeout",
 		"channels.hook.url":                "channels.NAME.url channels.ACCOUNT.url",
-		"channels.hook":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools channels.ACCOUNT.url channels.ACCOUNT.allow_private channels.ACCOUNT.secret channels.ACCOUNT.token channels.ACCOUNT.app_token channels.ACCOUNT.api channels.ACCOUNT.plugin",
-		"channels":                         "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools channels.ACCOUNT.url channels.ACCOUNT.allow_private channels.ACCOUNT.secret channels.ACCOUNT.token channels.ACCOUNT.app_token channels.ACCOUNT.api channels.ACCOUNT.plugin",
+		"channels.hook":                    "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools channels.ACCOUNT.url channels.ACCOUNT.allow_private channels.ACCOUNT.secret channels.ACCOUNT.token channels.ACCOUNT.app_token channels.ACCOUNT.api channels.ACCOUNT.plugin channels.ACCOUNT.max_chars channels.ACCOUNT.rate channels.ACCOUNT.media_max_mib channels.ACCOUNT.reply_to channels.ACCOUNT.catchup channels.ACCOUNT.dm_history_limit channels.ACCOUNT.dms",
+		"channels":                         "channels.NAME channels.NAME.type channels.NAME.url channels.NAME.secret channels.NAME.allow_private channels.ACCOUNT channels.ACCOUNT.type channels.ACCOUNT.default channels.ACCOUNT.enabled channels.ACCOUNT.dm channels.ACCOUNT.allow_from channels.ACCOUNT.groups channels.ACCOUNT.tools channels.ACCOUNT.url channels.ACCOUNT.allow_private channels.ACCOUNT.secret channels.ACCOUNT.token channels.ACCOUNT.app_token channels.ACCOUNT.api channels.ACCOUNT.plugin channels.ACCOUNT.max_chars channels.ACCOUNT.rate channels.ACCOUNT.media_max_mib channels.ACCOUNT.reply_to channels.ACCOUNT.catchup channels.ACCOUNT.dm_history_limit channels.ACCOUNT.dms",
 		"outbound":                         "outbound outbound[].thread_pattern outbound[].via",
 		"outbound[0].via":                  "outbound[].via",
 		"storage":                          "storage.engine storage.dsns",
@@ -271,6 +271,7 @@ func TestEffects(t *testing.T) {
 		"on_error.notify_peer":   EffectMessage, // BeginTurn
 		"approvals":              EffectMessage, // package layer sets tools.exec from it
 		"tools.approval_timeout": EffectNow,     // RequestApproval
+		"tools.approval_notify":  EffectNow,     // WatchApprovals
 		"price.input_cents":      EffectNow,     // FinishTurn
 		"human_delay":            EffectNow,     // BeginDelivery
 

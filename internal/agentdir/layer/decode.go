@@ -242,12 +242,7 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 	case *config.Delay:
 		problem = delay(kv.Value, ref)
 	case *time.Duration:
-		var s string
-		if text(kv.Value, &s) != "" {
-			problem = "must be a duration such as 90s or 24h"
-		} else {
-			problem = config.ParseDuration(s, ref)
-		}
+		problem = duration(kv.Value, ref)
 	case *[]string:
 		var list []string
 		if problem = texts(kv.Value, &list); f.Adds {
@@ -316,6 +311,14 @@ func number(n ast.Node, to *int) string {
 		return fmt.Sprintf("must be a whole number, not %.40q", v.Value)
 	}
 	return "must be a whole number"
+}
+
+func duration(n ast.Node, to *time.Duration) string {
+	var s string
+	if text(n, &s) != "" {
+		s = ""
+	}
+	return config.ParseDuration(s, to)
 }
 
 func truth(n ast.Node, to *bool) string {
@@ -496,6 +499,10 @@ func (l *layer) object(n ast.Node, full string, into map[string]any, at map[stri
 			problem = truth(kv.Value, to)
 		case *[]string:
 			problem = texts(kv.Value, to)
+		case *int:
+			problem = number(kv.Value, to)
+		case *time.Duration:
+			problem = duration(kv.Value, to)
 		case func(*ast.MappingValueNode):
 			to(kv)
 		default:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -90,6 +91,20 @@ type Account struct {
 	DM        string
 	AllowFrom []string
 	Groups    AccountGroups
+	// MaxChars is the longest message that the account sends, in the units of its platform; a longer reply goes in
+	// parts. 0: as long as the platform takes.
+	MaxChars int
+	// Rate is how many messages a minute start a turn, and twice as many at once; default 60, 0: any number.
+	Rate int
+	// MediaMaxMiB is the most MiB of an attachment; default 20, 0: none is taken.
+	MediaMaxMiB int
+	// CatchUp is how old a message may be that starts a turn when the account receives again; default 24 h. Older ones
+	// become context.
+	CatchUp time.Duration
+	// DMHistoryLimit is how many earlier messages of people a direct conversation has in the prompt; default 50. DMs
+	// has the limits of conversations of their own, by the id of the person.
+	DMHistoryLimit int
+	DMs            map[string]int
 	// Tools are the lists of tools of its conversations, by their kind: dm, group or channel.
 	Tools map[string]toolpolicy.Scope
 }
@@ -548,13 +563,15 @@ func (l *layer) accounts(kv *ast.MappingValueNode, s *HomeSettings) {
 	for _, entry := range entries {
 		name := written(entry)
 		full := "channels." + name
-		a := Account{Name: name, Enabled: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"}}
+		a := newAccount(name)
 		at := map[string]ast.Node{}
 		if !sessionkey.IsWord(name) {
 			l.fail(entry, full, fmt.Sprintf("%q is not the name of an account (lower-case letters, digits, _, . and -, and not a word with a meaning in session keys)", config.Clip(name)))
 		}
 		before := len(*l.problems)
 		l.object(entry.Value, full, map[string]any{
+			"max_chars": &a.MaxChars, "rate": &a.Rate, "media_max_mib": &a.MediaMaxMiB, "reply_to": &a.ReplyTo, "catchup": &a.CatchUp,
+			"dm_history_limit": &a.DMHistoryLimit, "dms": func(kv *ast.MappingValueNode) { l.accountDMs(kv, full+".dms", &a) },
 			"type": &a.Type, "default": &a.Default, "enabled": &a.Enabled, "dm": &a.DM, "allow_from": &a.AllowFrom,
 			"groups": func(kv *ast.MappingValueNode) {
 				l.object(kv.Value, full+".groups", map[string]any{"allow": &a.Groups.Allow, "mode": &a.Groups.Mode, "allow_from": &a.Groups.AllowFrom}, at)
@@ -582,6 +599,7 @@ func (l *layer) checkAccount(entry *ast.MappingValueNode, full string, a Account
 		l.fail(orElse(at["mode"], entry), full, fmt.Sprintf("%s: groups.mode: %q is not one of %s", full, config.Clip(a.Groups.Mode), strings.Join(modes, ", ")))
 	case problem != "":
 		l.fail(orElse(at[attribute], entry), full, full+": "+problem)
+	case l.outOfBounds(full, a, at):
 	case a.Default && marked[a.Type] != "":
 		l.fail(orElse(at["default"], entry), full, fmt.Sprintf("the accounts %s and %s are both the default of type %s; mark one of them with default: true", marked[a.Type], a.Name, a.Type))
 	case a.Default:

@@ -60,10 +60,13 @@ func CheckAccount(name string, d channel.Definition) (attribute, problem string)
 	for _, a := range []struct {
 		key string
 		set bool
-	}{{"url", d.URL != ""}, {"allow_private", d.AllowPrivate}, {"secret", d.Secret != ""}, {"token", d.Token != ""}, {"app_token", d.AppToken != ""}, {"api", d.API != ""}, {"plugin", d.Plugin != ""}} {
+	}{{"url", d.URL != ""}, {"allow_private", d.AllowPrivate}, {"secret", d.Secret != ""}, {"token", d.Token != ""}, {"app_token", d.AppToken != ""}, {"api", d.API != ""}, {"plugin", d.Plugin != ""}, {"reply_to", d.ReplyTo != ""}} {
 		if a.set && ok && !slices.Contains(t.Keys, a.key) {
 			return a.key, fmt.Sprintf("an account of type %s has no %s", d.Type, a.key)
 		}
+	}
+	if problem := d.CheckReplyTo(); problem != "" {
+		return "reply_to", problem
 	}
 	if !ok || t.ReceivesOnly != nil && t.ReceivesOnly(d) {
 		return d.CheckSecrets()

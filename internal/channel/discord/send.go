@@ -47,6 +47,8 @@ const codeUnknownMessage = 10008
 // sender sends for one account.
 type sender struct {
 	*client
+	definition channel.Definition
+
 	mu     sync.Mutex
 	direct map[string]string // ids of direct channels, by [channel.Fingerprint] of token and person
 }
@@ -173,7 +175,7 @@ func (s *sender) Send(ctx context.Context, m channel.Message) (channel.Receipt, 
 	out := outgoing{
 		Content: m.Text, Nonce: nonce(m), Enforce: true, Allowed: silent{Parse: []string{}}, Flags: noPreviews,
 	}
-	if r := answers(m); r != "" {
+	if r := s.answers(m); r != "" {
 		out.Reply = &reference{ID: r}
 	}
 	if !m.More {
@@ -190,10 +192,9 @@ func (s *sender) Send(ctx context.Context, m channel.Message) (channel.Receipt, 
 	return channel.Receipt{ProviderID: sent.ID}, nil
 }
 
-// answers returns the message that m answers on the screen: where others write in between, the
-// first part names it.
-func answers(m channel.Message) string {
-	if id := m.ReplyContext.ReplyToID(); isID(id) && m.Part <= 1 && m.ReplyContext.Kind() != kindDM {
+// answers returns the message that m answers on the screen; empty: it names none.
+func (s *sender) answers(m channel.Message) string {
+	if id := m.ReplyContext.ReplyToID(); isID(id) && s.definition.Names(m) {
 		return id
 	}
 	return ""
@@ -222,7 +223,7 @@ func (s *sender) find(ctx context.Context, token, id string, m channel.Message) 
 			continue
 		}
 		if old.Author.ID == who.ID && strings.TrimSpace(old.Content) == strings.TrimSpace(m.Text) &&
-			(old.Reference.ID == "" || old.Reference.ID == answers(m)) && !date(old.Timestamp).Before(made) {
+			(old.Reference.ID == "" || old.Reference.ID == s.answers(m)) && !date(old.Timestamp).Before(made) {
 			return old.ID, nil
 		}
 	}

@@ -24,6 +24,7 @@ const (
 type sender struct {
 	*account
 	known
+	definition channel.Definition
 }
 
 var (
@@ -104,6 +105,10 @@ func (s *sender) Send(ctx context.Context, m channel.Message) (channel.Receipt, 
 	to, err := target(m.ReplyContext)
 	if err != nil {
 		return channel.Receipt{}, err
+	}
+	// Without the setting the program decides what it shows.
+	if s.definition.ReplyTo != "" && !s.definition.Names(m) {
+		to.ReplyToId = ""
 	}
 	d, fresh, err := s.get(ctx, s.account)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 var Type = channel.Type{
 	Name:  "plugin",
 	Kinds: []string{channel.KindDM, channel.KindGroup, channel.KindChannel},
-	Keys:  []string{"plugin"},
+	Keys:  []string{"plugin", "reply_to"},
 	Check: check,
 	Open: func(name string, d channel.Definition, _ channel.Deps) (channel.Channel, error) {
-		return &sender{account: newAccount(name, d)}, nil
+		return &sender{account: newAccount(name, d), definition: d}, nil
 	},
 	Receive: func(name string, d channel.Definition, _ channel.Deps) (channel.Receiver, error) {
 		return &receiver{account: newAccount(name, d), probeEvery: probeEvery}, nil

@@ -12,6 +12,7 @@ var Type = channel.Type{
 	Name:       "slack",
 	Kinds:      []string{kindDM, kindGroup, kindChannel},
 	KeepsSlash: true,
+	MaxText:    maxText,
 	Keys:       []string{"token", "app_token", "api"},
 	Check:      func(d channel.Definition) (attribute, problem string) { return d.CheckAccount(tokenWhat, publicAPI) },
 	// Homes of earlier builds have accounts without a token. They are kept, and do not start.

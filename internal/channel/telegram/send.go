@@ -30,7 +30,10 @@ const (
 )
 
 // sender sends for one account.
-type sender struct{ *client }
+type sender struct {
+	*client
+	definition channel.Definition
+}
 
 var (
 	_ channel.Channel = (*sender)(nil)
@@ -161,7 +164,7 @@ func (s *sender) Send(ctx context.Context, m channel.Message) (channel.Receipt, 
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	out := outgoing{place: p, Reply: answers(m)}
+	out := outgoing{place: p, Reply: s.answers(m)}
 	out.rendered, out.Buttons = compose(m)
 	out.Preview.Off = true
 	if d := m.Document; d != nil {
@@ -174,11 +177,10 @@ func (s *sender) Send(ctx context.Context, m channel.Message) (channel.Receipt, 
 	return channel.Receipt{ProviderID: id}, nil
 }
 
-// answers says which message m answers on the screen: in a group the first part names it, because
-// others write in between.
-func answers(m channel.Message) *replyParameters {
+// answers says which message m answers on the screen; nil: it names none.
+func (s *sender) answers(m channel.Message) *replyParameters {
 	id, err := strconv.ParseInt(m.ReplyContext.ReplyToID(), 10, 64)
-	if err != nil || m.Part > 1 || m.ReplyContext.Kind() == kindDM {
+	if err != nil || !s.definition.Names(m) {
 		return nil
 	}
 	return &replyParameters{id, true}

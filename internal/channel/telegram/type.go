@@ -12,14 +12,15 @@ const publicAPI = "https://api.telegram.org"
 
 // Type is Telegram as a type of channel.
 var Type = channel.Type{
-	Name:  "telegram",
-	Kinds: []string{kindDM, kindGroup, kindChannel},
-	Keys:  []string{"token", "api"},
-	Check: func(d channel.Definition) (attribute, problem string) { return d.CheckAccount(tokenWhat, publicAPI) },
+	Name:    "telegram",
+	Kinds:   []string{kindDM, kindGroup, kindChannel},
+	MaxText: maxUnits,
+	Keys:    []string{"token", "api", "reply_to"},
+	Check:   func(d channel.Definition) (attribute, problem string) { return d.CheckAccount(tokenWhat, publicAPI) },
 	// Homes of earlier builds have accounts without a token. They are kept, and do not start.
 	ReceivesOnly: func(d channel.Definition) bool { return d.Token == "" },
 	Open: func(name string, d channel.Definition, deps channel.Deps) (channel.Channel, error) {
-		return &sender{newClient(name, d, deps.Resolve, sending)}, nil
+		return &sender{newClient(name, d, deps.Resolve, sending), d}, nil
 	},
 	Receive: func(name string, d channel.Definition, deps channel.Deps) (channel.Receiver, error) {
 		return &receiver{name: name, definition: d, resolve: deps.Resolve}, nil

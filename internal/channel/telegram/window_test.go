@@ -164,7 +164,7 @@ func TestNoAnswer(t *testing.T) {
 				t.Errorf("given up after %v", took)
 			}
 			began = time.Now()
-			_, err = (&sender{c}).Send(t.Context(), channel.Message{Text: "x", ReplyContext: channel.ReplyContext{"session_id": json.RawMessage("1")}})
+			_, err = (&sender{client: c}).Send(t.Context(), channel.Message{Text: "x", ReplyContext: channel.ReplyContext{"session_id": json.RawMessage("1")}})
 			if e := channel.AsError(err); e.Class != channel.Unavailable || !e.InDoubt || time.Since(began) != callLimit {
 				t.Errorf("%+v after %v", e, time.Since(began))
 			}

@@ -85,8 +85,8 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Decisions shows owners in their direct chats what waits for their decision, and people what has
-// become of the questions of their agents elsewhere. It keeps nothing: a gateway that starts shows
+// Decisions shows owners in their direct chats, or in the chat of the run, what waits for their decision, and people
+// what has become of the questions of their agents elsewhere. It keeps nothing: a gateway that starts shows
 // once more what waits.
 type Decisions struct {
 	Deps
@@ -95,8 +95,8 @@ type Decisions struct {
 
 	mu      sync.Mutex
 	owners  []string // of the settings, as TYPE:PEER
-	waiting map[string]*registryv1.Approval
-	shown   map[string]map[string]bool // by the id of one that waits, to which owners
+	waiting map[string]*registryv1.WatchApprovalsResponse
+	shown   map[string]map[string]bool // by the id of one that waits, to which owners, or in the chat of which address
 }
 
 // Owners takes over the owners of the settings.
@@ -109,7 +109,7 @@ func (d *Decisions) Owners(list []string) {
 
 // NewDecisions returns one; call Run.
 func NewDecisions(d Deps) *Decisions {
-	return &Decisions{Deps: d, changed: make(chan struct{}, 1), waiting: map[string]*registryv1.Approval{}, shown: map[string]map[string]bool{}}
+	return &Decisions{Deps: d, changed: make(chan struct{}, 1), waiting: map[string]*registryv1.WatchApprovalsResponse{}, shown: map[string]map[string]bool{}}
 }
 
 // Run works until ctx ends.
@@ -160,7 +160,7 @@ func (d *Decisions) watchApprovals(ctx context.Context, received func()) error {
 			delete(d.waiting, id)
 			delete(d.shown, id)
 		case d.waiting[id] == nil:
-			d.waiting[id] = a
+			d.waiting[id] = m
 			poke(d.changed)
 		}
 		d.mu.Unlock()
@@ -204,8 +204,11 @@ func (d *Decisions) watchQuestions(ctx context.Context, received func()) error {
 func (d *Decisions) show(ctx context.Context) {
 	d.mu.Lock()
 	maps.DeleteFunc(d.shown, func(id string, _ map[string]bool) bool { return d.waiting[id] == nil })
-	list := slices.SortedFunc(maps.Values(d.waiting), func(a, b *registryv1.Approval) int {
-		return a.GetRequestedAt().AsTime().Compare(b.GetRequestedAt().AsTime())
+	list := slices.SortedFunc(maps.Values(d.waiting), func(a, b *registryv1.WatchApprovalsResponse) int {
+		return a.GetApproval().GetRequestedAt().AsTime().Compare(b.GetApproval().GetRequestedAt().AsTime())
+	})
+	list = slices.DeleteFunc(list, func(m *registryv1.WatchApprovalsResponse) bool {
+		return m.GetNotify() == registryv1.ApprovalNotify_APPROVAL_NOTIFY_NONE
 	})
 	owners := slices.Clone(d.owners)
 	d.mu.Unlock()
@@ -224,7 +227,14 @@ func (d *Decisions) show(ctx context.Context) {
 			owners = append(owners, owner)
 		}
 	}
-	for _, a := range list {
+	for _, m := range list {
+		a := m.GetApproval()
+		if from, ok := origin(m, owners); ok {
+			if d.open(a, m.GetSource()) && d.sendTo(from, m) {
+				d.sent(a, m.GetSource())
+			}
+			continue
+		}
 		for _, owner := range owners {
 			if d.open(a, owner) && d.send(ctx, owner, a) {
 				d.sent(a, owner)
@@ -233,14 +243,35 @@ func (d *Decisions) show(ctx context.Context) {
 	}
 }
 
-// open reports whether an approval still waits, and an owner has not seen it.
-func (d *Decisions) open(a *registryv1.Approval, owner string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.waiting[a.GetApprovalId()] != nil && !d.shown[a.GetApprovalId()][owner]
+// origin is the address of who wrote the message of the run, where the notice is shown in its chat; false: it is sent
+// to the owners, because the settings say so, or no owner wrote it on a platform.
+func origin(m *registryv1.WatchApprovalsResponse, owners []string) (source.Address, bool) {
+	if m.GetNotify() != registryv1.ApprovalNotify_APPROVAL_NOTIFY_ORIGIN {
+		return source.Address{}, false
+	}
+	from, _, err := source.ParseLenient(m.GetSource())
+	return from, err == nil && from.Kind == source.External && slices.Contains(owners, from.ChannelType+":"+from.PeerID)
 }
 
-func (d *Decisions) sent(a *registryv1.Approval, owner string) {
+// sendTo sends an approval to the chat of a run. An account that does not receive here may do so at another gateway, or
+// later.
+func (d *Decisions) sendTo(from source.Address, m *registryv1.WatchApprovalsResponse) bool {
+	account, a := d.live.named(from.ChannelID), m.GetApproval()
+	if account == nil || account.kind.Name != from.ChannelType {
+		return false
+	}
+	u := channel.Update{Key: a.GetApprovalId(), Kind: from.SessionType, SessionID: from.SessionID, PeerID: from.PeerID, Thread: m.GetPlatformThread()}
+	return account.notify(u, "approval", approvalText(a), approvalButtons(a)...) == nil
+}
+
+// open reports whether an approval still waits, and was not shown to an owner, or in the chat of an address.
+func (d *Decisions) open(a *registryv1.Approval, to string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting[a.GetApprovalId()] != nil && !d.shown[a.GetApprovalId()][to]
+}
+
+func (d *Decisions) sent(a *registryv1.Approval, to string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.waiting[a.GetApprovalId()] == nil { // decided meanwhile
@@ -249,7 +280,7 @@ func (d *Decisions) sent(a *registryv1.Approval, owner string) {
 	if d.shown[a.GetApprovalId()] == nil {
 		d.shown[a.GetApprovalId()] = map[string]bool{}
 	}
-	d.shown[a.GetApprovalId()][owner] = true
+	d.shown[a.GetApprovalId()][to] = true
 }
 
 // send sends an approval to an owner over the first account of the type that reaches the person.

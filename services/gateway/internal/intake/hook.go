@@ -193,6 +193,11 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 		f.Reason = m.GetReason()
 		return out, status, f
 	case registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED:
+		if wait := m.GetRetryAfter().AsDuration(); wait > 0 { // a program knows how to wait
+			f := later(m.GetMessage(), wait)
+			f.Reason = m.GetReason()
+			return out, http.StatusTooManyRequests, f
+		}
 		return answer{Reason: m.GetReason(), Message: m.GetMessage()}, 0, nil
 	case registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR:
 		text := "this person may not write before an owner approves it"

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
@@ -48,6 +50,9 @@ type Account struct {
 	connected func(identity, name string) error
 	identity  string // at its platform, and the name of its bot there without @; set by Connected
 	bot       string
+	since     *timestamppb.Timestamp // when it began to receive; set by Connected
+
+	mediaMaxMiB int // of an attachment
 
 	ctx    context.Context // of all that it does
 	fail   context.CancelCauseFunc
@@ -82,10 +87,10 @@ type item struct {
 // Receive takes in the updates of an account until ctx ends or its transport fails, and then ends
 // what it began: what is not stored by then comes again. Errors: [lease.ErrLost] when the lease of the account is
 // lost, those of the receiver.
-func (d Deps) Receive(ctx context.Context, name string, l accounts.Lease, kind channel.Type, r channel.Receiver, out channel.Channel, connected func(identity, name string) error) error {
+func (d Deps) Receive(ctx context.Context, entry layer.Account, l accounts.Lease, kind channel.Type, r channel.Receiver, out channel.Channel, connected func(identity, name string) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &Account{
-		deps: d, name: name, lease: l, kind: kind, out: out, connected: connected, ctx: ctx, fail: cancel,
+		deps: d, name: entry.Name, mediaMaxMiB: entry.MediaMaxMiB, lease: l, kind: kind, out: out, connected: connected, ctx: ctx, fail: cancel,
 		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), file: make(chan struct{}, 1), typing: make(chan struct{}, maxTyping), lanes: map[string]*lane{},
 	}
 	a.notices.sent = map[string]time.Time{}
@@ -122,7 +127,7 @@ func (a *Account) Connected(identity, name string) error {
 	if err := a.connected(identity, name); err != nil {
 		return err
 	}
-	a.identity, a.bot = identity, strings.TrimPrefix(name, "@")
+	a.identity, a.bot, a.since = identity, strings.TrimPrefix(name, "@"), timestamppb.Now()
 	a.deps.live.add(a)
 	if a.cursors.begin(identity) {
 		a.goes(a.keepCursors)
@@ -320,7 +325,7 @@ func (a *Account) call(messages []*registryv1.InboundMessage, check bool) ([]*re
 	}
 	ctx, cancel := context.WithTimeout(a.ctx, acceptLimit)
 	defer cancel()
-	got, err := a.deps.Channels.AcceptMessages(a.lease.Fence(ctx), &registryv1.AcceptMessagesRequest{Account: a.name, Messages: messages, Check: check})
+	got, err := a.deps.Channels.AcceptMessages(a.lease.Fence(ctx), &registryv1.AcceptMessagesRequest{Account: a.name, Messages: messages, Check: check, ConnectedAt: a.since})
 	if err == nil && len(got.GetResults()) != len(messages) {
 		err = errors.New("the registry did not say what became of each message")
 	}

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,8 +24,6 @@ import (
 )
 
 const (
-	// MaxMedia is the most bytes of an attachment.
-	MaxMedia = 20 << 20
 	// maxAttachments is how many of a message are taken.
 	maxAttachments = 10
 	// mediaTries is how often an attachment is fetched until it is given up, mediaLimit bounds
@@ -35,8 +34,23 @@ const (
 	maxFileName = 128
 )
 
-// errTooLarge reports an attachment that has more than [MaxMedia] bytes.
-var errTooLarge = fmt.Errorf("it has more than %d MiB", MaxMedia>>20)
+// tooLarge reports an attachment that is larger than the settings of the account let it be.
+type tooLarge struct {
+	size    int64 // bytes; 0: not known
+	limit   int   // MiB
+	account string
+}
+
+func (e tooLarge) Error() string {
+	size := "more than " + strconv.Itoa(e.limit) + " MiB"
+	if e.size > 0 {
+		size = strconv.FormatInt(e.size, 10) + " bytes"
+	}
+	return fmt.Sprintf("it has %s; channels.%s.media_max_mib is %d", size, e.account, e.limit)
+}
+
+// maxMedia is the most bytes of an attachment.
+func (a *Account) maxMedia() int64 { return int64(a.mediaMaxMiB) << 20 }
 
 // attach stores the attachments of an update for the agent that gets it, and adds them to the
 // message. One that cannot be had says why.
@@ -89,8 +103,8 @@ func (a *Account) store(agentID string, file channel.Attachment, out *registryv1
 	switch {
 	case file.Open == nil:
 		return errors.New("its data cannot be fetched")
-	case file.Size > MaxMedia:
-		return errTooLarge
+	case a.mediaMaxMiB == 0, file.Size > a.maxMedia():
+		return tooLarge{file.Size, a.mediaMaxMiB, a.name}
 	}
 	// One of the account at a time: an account that is slow holds one of the places of all.
 	select {
@@ -108,7 +122,7 @@ func (a *Account) store(agentID string, file channel.Attachment, out *registryv1
 	var data []byte
 	var err error
 	for try := range mediaTries {
-		if data, err = a.fetch(file); err == nil || errors.Is(err, errTooLarge) || pause.For(a.ctx, again.Wait(try)) != nil {
+		if data, err = a.fetch(file); err == nil || larger(err) || pause.For(a.ctx, again.Wait(try)) != nil {
 			break
 		}
 	}
@@ -142,18 +156,24 @@ func (a *Account) store(agentID string, file channel.Attachment, out *registryv1
 func (a *Account) fetch(file channel.Attachment) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, mediaLimit)
 	defer cancel()
-	in, err := file.Open(ctx, MaxMedia)
+	in, err := file.Open(ctx, a.maxMedia())
 	if err == nil {
 		defer in.Close()
 		var data []byte
-		if data, err = boundary.Body(in, MaxMedia); err == nil {
+		if data, err = boundary.Body(in, a.maxMedia()); err == nil {
 			return data, nil
 		}
 	}
-	if errors.Is(err, boundary.ErrTooLarge) || errors.Is(err, channel.ErrTooLarge) {
-		err = errTooLarge
+	if larger(err) && (file.Size == 0 || file.Size > a.maxMedia()) { // else the platform has a limit of its own, and names it
+		err = tooLarge{0, a.mediaMaxMiB, a.name}
 	}
 	return nil, err
+}
+
+// larger reports whether an attachment was not fetched because of its size.
+func larger(err error) bool {
+	_, ok := errors.AsType[tooLarge](err)
+	return ok || errors.Is(err, boundary.ErrTooLarge) || errors.Is(err, channel.ErrTooLarge)
 }
 
 // write stores data in the registry.

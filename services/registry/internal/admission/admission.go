@@ -42,12 +42,13 @@ type Counter interface {
 
 // Quota applies the quotas of agents. It is safe for concurrent use.
 type Quota struct {
-	counter Counter
-	later   *later
+	counter  Counter
+	later    *later
+	accounts paces[string]
 }
 
 // New returns a Quota over the counts.
-func New(c Counter) *Quota { return &Quota{c, newLater(c)} }
+func New(c Counter) *Quota { return &Quota{counter: c, later: newLater(c)} }
 
 // Tokens returns how many tokens an agent has used today, where something of a day is limited.
 func (q *Quota) Tokens(ctx context.Context, agent string) (int64, error) {

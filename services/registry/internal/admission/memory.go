@@ -38,12 +38,12 @@ type Memory struct {
 	used    map[counted]store.Used
 	changed map[counted]bool
 	later   *time.Timer
-	pairs   map[pair]time.Time // when the next message of a pair would be due
+	pairs   paces[pair]
 }
 
 // Load returns a Memory that starts with what was used today.
 func Load(ctx context.Context, l Ledger) (*Memory, error) {
-	m := &Memory{ledger: l, day: today(time.Now()), used: map[counted]store.Used{}, changed: map[counted]bool{}, pairs: map[pair]time.Time{}}
+	m := &Memory{ledger: l, day: today(time.Now()), used: map[counted]store.Used{}, changed: map[counted]bool{}}
 	rows, err := l.Usage(ctx, m.day)
 	if err != nil {
 		return nil, fmt.Errorf("load usage: %w", err)
@@ -92,26 +92,7 @@ func (m *Memory) add(agent, peer string, more store.Used) {
 
 // Pace implements Counter.
 func (m *Memory) Pace(_ context.Context, from, to string, step, most time.Duration) (over time.Duration, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p, now := pair{from, to}, time.Now()
-	at := m.pairs[p]
-	if at.Before(now) {
-		at = now
-	}
-	at = at.Add(step)
-	if over := at.Sub(now) - most; over > 0 {
-		return over, nil
-	}
-	if len(m.pairs) > 10_000 { // those whose time is past limit nothing
-		for k, t := range m.pairs {
-			if t.Before(now) {
-				delete(m.pairs, k)
-			}
-		}
-	}
-	m.pairs[p] = at
-	return 0, nil
+	return m.pairs.take(pair{from, to}, step, most), nil
 }
 
 // Forget drops the counts of an agent that is removed.
@@ -120,7 +101,7 @@ func (m *Memory) Forget(agent string) {
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.used, func(w counted, _ store.Used) bool { return w.agent == agent })
 	maps.DeleteFunc(m.changed, func(w counted, _ bool) bool { return w.agent == agent })
-	maps.DeleteFunc(m.pairs, func(p pair, _ time.Time) bool { return p.from == agent || p.to == agent })
+	m.pairs.forget(func(p pair) bool { return p.from == agent || p.to == agent })
 }
 
 // save writes what changed. The ledger is not called under the lock.

@@ -27,6 +27,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
@@ -112,7 +115,7 @@ type Deps struct {
 	wire.Faults
 	Home      *agentdir.Home
 	Agents    Agents
-	Turns     Turns
+	Inboxes   Inboxes
 	Leases    Leases
 	Approvals store.Approvals
 	Meter     Meter
@@ -331,7 +334,7 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 	}
 	over := false
 	if there && (asked.State == pending || asked.State == expired) {
-		if over, err = turnOver(ctx, s.Turns, asked.Agent, asked.Key); err != nil {
+		if over, err = turnOver(ctx, s.Inboxes, asked.Agent, asked.Key); err != nil {
 			return nil, s.Fault(asked.Agent, "", err)
 		}
 	}
@@ -435,7 +438,7 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 			m := message(a)
 			news := sent[a.ID] != m.GetState() && (!first || a.State == pending)
 			if sent[a.ID] = m.GetState(); news {
-				return out.Send(&registryv1.WatchApprovalsResponse{Approval: m})
+				return out.Send(s.shown(ctx, m))
 			}
 			return nil
 		})
@@ -452,6 +455,43 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 			return err
 		}
 	}
+}
+
+// notify are the words of tools.approval_notify.
+var notify = map[string]registryv1.ApprovalNotify{
+	config.NotifyOwners: registryv1.ApprovalNotify_APPROVAL_NOTIFY_OWNERS, config.NotifyOrigin: registryv1.ApprovalNotify_APPROVAL_NOTIFY_ORIGIN,
+	config.NotifyNone: registryv1.ApprovalNotify_APPROVAL_NOTIFY_NONE,
+}
+
+// shown is a question with the place where people are asked, as the settings have it now. What cannot be known is
+// left out: then the owners are asked.
+func (s *Service) shown(ctx context.Context, m *registryv1.Approval) *registryv1.WatchApprovalsResponse {
+	out := &registryv1.WatchApprovalsResponse{Approval: m}
+	if m.GetState() != registryv1.ApprovalState_APPROVAL_STATE_PENDING {
+		return out
+	}
+	a, err := s.Agents.Get(m.GetAgentId())
+	if err != nil {
+		return out
+	}
+	set, err := s.Agents.Settings(ctx, a)
+	if err != nil {
+		return out
+	}
+	out.Notify = notify[set.Config.Tools.ApprovalNotify]
+	_, id, ok := turnOf(m.GetKey())
+	if !ok || out.GetNotify() != registryv1.ApprovalNotify_APPROVAL_NOTIFY_ORIGIN {
+		return out
+	}
+	e, _, err := s.Inboxes.InboxEvent(ctx, a.ID, id)
+	if err != nil {
+		return out
+	}
+	out.Source = e.Source
+	if c, err := channel.ParseContent(json.RawMessage(e.Content)); err == nil {
+		out.PlatformThread = c.ReplyContext.PlatformThread()
+	}
+	return out
 }
 
 // each calls show with all stored questions, oldest first.

@@ -51,6 +51,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/routing"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -87,6 +88,12 @@ type Deps struct {
 	Inbox  Inbox
 	Store  store.Channels
 	Leases Leases
+	Rates  Rates
+}
+
+// Rates bounds how many messages come through an account: [admission.Quota].
+type Rates interface {
+	TakeAccount(account string, perMinute int) (back func(), err error)
 }
 
 // Leases checks leases.
@@ -130,7 +137,7 @@ func (s *Service) AcceptMessages(ctx context.Context, req *registryv1.AcceptMess
 	for _, m := range req.GetMessages() {
 		r := later[m.GetSessionId()]
 		if r == nil {
-			if r, err = s.accept(ctx, account, reader, m, req.GetCheck()); err != nil {
+			if r, err = s.accept(ctx, account, reader, m, req); err != nil {
 				return nil, err
 			}
 			stored = stored && slices.Contains(written, r.GetOutcome())
@@ -177,14 +184,19 @@ type checked struct {
 
 func (checked) Error() string { return "the message would be taken in" }
 
-// accept takes in one message; with check it stores nothing. An error is one of the call: what was
+// accept takes in one message; with req.check it stores nothing. An error is one of the call: what was
 // taken in before it stays, and a repeat finds it.
-func (s *Service) accept(ctx context.Context, account layer.Account, reader *store.Fence, m *registryv1.InboundMessage, check bool) (*registryv1.AcceptedMessage, error) {
+func (s *Service) accept(ctx context.Context, account layer.Account, reader *store.Fence, m *registryv1.InboundMessage, req *registryv1.AcceptMessagesRequest) (*registryv1.AcceptedMessage, error) {
+	check := req.GetCheck()
 	in, err := read(account, m)
 	if err != nil {
 		return outcome(err)
 	}
 	in.reader = reader
+	if at := req.GetConnectedAt(); at.IsValid() {
+		gap := at.AsTime().Sub(in.sentAt)
+		in.missed, in.late = gap > 0, gap > account.CatchUp
+	}
 	var where routing.Decision
 	got, err := s.Router.Push(ctx, in.request(), m.GetKey(), func(d routing.Decision) (routing.Stored, error) {
 		where = d
@@ -223,6 +235,8 @@ func outcome(err error) (*registryv1.AcceptedMessage, error) {
 	f := fault.From(err)
 	out := &registryv1.AcceptedMessage{Reason: f.Reason, Message: f.What, Notify: f.Reason == fault.CommandForbidden || f.Reason == fault.QueueFull}
 	switch {
+	case errors.Is(err, admission.ErrRate): // what waits for it would only wait longer
+		out.Outcome, out.Notify, out.RetryAfter = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED, true, durationpb.New(f.RetryAfter)
 	case f.Reason == fault.RouteBroken, f.Reason == fault.QueueFull:
 		out.Outcome = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED
 	case f.Reason == fault.DiskFull, f.Reason == fault.ReadOnly, f.Reason == fault.RegistryUnavailable:
@@ -251,10 +265,13 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 	conversation := store.Ref{Agent: a.ID, Thread: d.Thread}
 	group, edit := in.m.GetKind() != sessionkey.DM, in.m.GetEditOf() != ""
 	owner, why := s.admit(ctx, d, set, in, check)
-	if why == nil && in.m.GetCommand() != nil {
+	switch {
+	case why == nil && in.late && !edit:
+		why = errLate
+	case why == nil && in.m.GetCommand() != nil:
 		why = permitted(in.m.GetCommand(), d.Settings.Commands, owner, check)
 	}
-	if why == nil && group && !edit {
+	if why == nil && (group || in.missed) && !edit {
 		out, found, err := s.Router.Pushed(ctx, conversation, in.m.GetKey()) // as context
 		if err != nil || found {
 			return routing.Stored{Appended: out, Agent: a.ID, Key: d.Key, Thread: d.Thread}, err
@@ -271,8 +288,7 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 			origin.Command = wire.StoredCommand(c)
 		}
 		var out store.Appended
-		out, why = s.Inbox.Put(ctx, a, set, []store.NewEvent{{Source: in.from.String(), Type: thread.TypeMessage, Content: in.content(), Origin: origin}},
-			store.AppendOptions{Key: in.m.GetKey(), Revision: d.Revision, MaxPerPeer: most(set, in.m), Reader: in.reader})
+		out, why = s.append(ctx, a, set, d, in, origin)
 		if why == nil || errors.Is(why, store.ErrRevision) || fault.Is(why, fault.LeaseLost) {
 			return routing.In(a.ID, out), why
 		}
@@ -282,22 +298,41 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 	if out, found, err := s.Router.Pushed(ctx, store.Inbox(a.ID), in.m.GetKey()); err != nil || found {
 		return routing.In(a.ID, out), err
 	}
-	if group {
+	if group || in.missed {
 		if out, found, err := s.Router.Pushed(ctx, conversation, in.m.GetKey()); err != nil || found {
 			return routing.Stored{Appended: out, Agent: a.ID, Key: d.Key, Thread: d.Thread}, err
 		}
 	}
+	noted := errors.Is(why, errLate) || errors.Is(why, errContext) && d.Scope == sessionkey.Conversation
 	switch {
-	case check && (edit && why == nil || errors.Is(why, errContext) && (edit || d.Scope == sessionkey.Conversation)):
+	case check && (edit && (why == nil || errors.Is(why, errContext)) || noted):
 		return routing.Stored{}, checked{registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT, owner}
 	case edit && (why == nil || errors.Is(why, errContext)):
 		return s.noteEdit(ctx, a, set, d, in)
-	case errors.Is(why, errContext) && d.Scope == sessionkey.Conversation:
+	case noted:
 		return s.note(ctx, a, set, routing.Stored{Agent: a.ID, Key: d.Key, Thread: d.Thread}, in)
 	case errors.Is(why, errContext):
 		return routing.Stored{}, notAddressed(in.account)
 	}
 	return routing.Stored{}, why
+}
+
+// append stores a message in the inbox, within the rate of its account. A command that ends what was begun before it
+// is never refused for that.
+func (s *Service) append(ctx context.Context, a *state.Agent, set *agentdir.Agent, d routing.Decision, in inbound, origin *store.Origin) (store.Appended, error) {
+	back := func() {}
+	if in.m.GetCommand().GetName() != chatcommand.Stop {
+		var err error
+		if back, err = s.Rates.TakeAccount(in.account.Name, in.account.Rate); err != nil {
+			return store.Appended{}, err
+		}
+	}
+	out, err := s.Inbox.Put(ctx, a, set, []store.NewEvent{{Source: in.from.String(), Type: thread.TypeMessage, Content: in.content(), Origin: origin}},
+		store.AppendOptions{Key: in.m.GetKey(), Revision: d.Revision, MaxPerPeer: most(set, in.m), Reader: in.reader})
+	if err != nil || out.Duplicate {
+		back()
+	}
+	return out, err
 }
 
 // most is how many messages of the person may wait in the conversation with this one; 0: any number. A command is
@@ -365,6 +400,8 @@ type inbound struct {
 	text    string
 	name    string
 	sentAt  time.Time
+	// missed means that it was sent before the account received, late that it is too old to start a turn.
+	missed, late bool
 }
 
 // read checks a message and makes its texts valid and bounded. Errors: INVALID_ARGUMENT.

@@ -28,6 +28,9 @@ const maxContext = 8 << 10
 // errContext reports that the message is not addressed to the agent.
 var errContext = errors.New("the message is not addressed to the agent")
 
+// errLate reports that the message is older than channels.ACCOUNT.catchup.
+var errLate = errors.New("the message came too late to be answered")
+
 func notAddressed(a layer.Account) error {
 	return fault.New(codes.PermissionDenied, fault.NotAddressed, "the message is not addressed to '"+a.Name+"'", "mention it, or set channels."+a.Name+".groups.mode: always")
 }

@@ -9,6 +9,7 @@ package deliveries
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,7 +148,9 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 		out.Channels = append(out.Channels, &registryv1.ChannelConfig{Name: name, Type: c.Type, Url: c.URL, Secret: c.Secret, AllowPrivate: c.AllowPrivate})
 	}
 	if len(set.Accounts) > 0 && set.Config.Outbound == nil {
-		out.Account = account(set.Accounts, d.Event.Content)
+		if a := account(set.Accounts, d.Event.Content); a != nil {
+			out.Account, out.MaxChars = wireAccount(*a), least(out.GetMaxChars(), int32(a.MaxChars))
+		}
 	}
 	if d.Event.Subtype != nil && *d.Event.Subtype == thread.SubtypeAction {
 		out.MessageId, err = s.changed(ctx, r, d.Event.Content)
@@ -175,19 +178,30 @@ func (s *Service) changed(ctx context.Context, r store.Ref, content string) (str
 }
 
 // account is the account by which the message came that an event answers; nil: none.
-func account(list []layer.Account, content string) *registryv1.ChannelConfig {
+func account(list []layer.Account, content string) *layer.Account {
 	c, err := channel.ParseContent([]byte(content))
 	if err != nil {
 		return nil
 	}
-	for _, a := range list {
-		if a.Name == c.ReplyContext.ChannelID() {
-			return &registryv1.ChannelConfig{
-				Name: a.Name, Type: a.Type, Url: a.URL, Secret: a.Secret, AllowPrivate: a.AllowPrivate, Token: a.Token, AppToken: a.AppToken, Api: a.API, Plugin: a.Plugin,
-			}
-		}
+	i := slices.IndexFunc(list, func(a layer.Account) bool { return a.Name == c.ReplyContext.ChannelID() })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &list[i]
+}
+
+func wireAccount(a layer.Account) *registryv1.ChannelConfig {
+	return &registryv1.ChannelConfig{
+		Name: a.Name, Type: a.Type, Url: a.URL, Secret: a.Secret, AllowPrivate: a.AllowPrivate, Token: a.Token, AppToken: a.AppToken, Api: a.API, Plugin: a.Plugin, ReplyTo: a.ReplyTo,
+	}
+}
+
+// least is the smaller of two bounds, of which 0 is none.
+func least(a, b int32) int32 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // mark stores a thread's delivery progress in the inbox database.

@@ -73,6 +73,20 @@ func conversation(accounts []layer.Account, se *store.Session, threadID string, 
 	return at
 }
 
+// historyTurns is how many earlier messages of people the prompt of a direct conversation through an account has at
+// most; 0: the settings of accounts bound it not.
+func historyTurns(accounts []layer.Account, at config.Conversation, t route.Tuple) int32 {
+	if at.Kind != sessionkey.DM {
+		return 0
+	}
+	for i := range accounts {
+		if accounts[i].Name == at.Account {
+			return int32(accounts[i].HistoryOf(t.PeerID))
+		}
+	}
+	return 0
+}
+
 // GetTurnConfig returns the settings that the next turn of a conversation has.
 func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConfigRequest) (*registryv1.GetTurnConfigResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
@@ -114,10 +128,12 @@ func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConf
 			se.Key = k.String()
 		}
 	}
-	c, err := s.config(ctx, a.ID, set, conversation(set.Accounts, se, r.Thread, t))
+	at := conversation(set.Accounts, se, r.Thread, t)
+	c, err := s.config(ctx, a.ID, set, at)
 	if err != nil {
 		return nil, err
 	}
+	c.HistoryTurns = historyTurns(set.Accounts, at, t)
 	setForSession(c, se)
 	return &registryv1.GetTurnConfigResponse{Config: c, SessionKey: se.Key}, nil
 }

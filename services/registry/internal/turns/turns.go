@@ -153,9 +153,11 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if command != nil {
 			out.Command, out.Answer = command.ChatCommand, s.answer(ctx, r, set, command, b.Session)
 		}
-		if out.Config, err = s.config(ctx, a.ID, set, conversation(set.Accounts, b.Session, r.Thread, tuple)); err != nil {
+		at := conversation(set.Accounts, b.Session, r.Thread, tuple)
+		if out.Config, err = s.config(ctx, a.ID, set, at); err != nil {
 			return nil, err
 		}
+		out.Config.HistoryTurns = historyTurns(set.Accounts, at, tuple)
 		out.Files = s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
 		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.GetFiles()); err != nil {
 			return nil, err

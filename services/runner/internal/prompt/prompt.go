@@ -50,6 +50,8 @@ type Scope struct {
 	// Digested: the memory holds the events up to it. Of those only the newest are
 	// shown raw, up to Keep tokens of all messages; newer ones are as they fit.
 	Digested, Keep int64
+	// Turns is how many messages of people before Inbound are shown at most, with what followed each; 0: any number.
+	Turns int
 	// Most bounds the messages before Inbound in tokens, and MaxPrompt the complete prompt
 	// below its budget, for a provider that found it too long; 0: not bounded.
 	Most, MaxPrompt int64
@@ -117,7 +119,8 @@ func (list Sources) Build(s Scope) Prompt {
 	fixed := cost(model.Request{System: p.System, Tools: s.Tools})
 
 	history, inbound, turn := said[oldest], said[end], said[results]
-	p.measure(&s, history)
+	first := firstOf(history, s.Turns)
+	p.measure(&s, history, first)
 	p.Wanted += fixed + sum(inbound) + sum(turn)
 	budget := p.Budget
 	if s.MaxPrompt > 0 {
@@ -131,7 +134,7 @@ func (list Sources) Build(s Scope) Prompt {
 		room += shrinkText(&inbound[i], -room)
 	}
 	kept := len(history)
-	for raw := int64(0); kept > 0; kept-- {
+	for raw := int64(0); kept > first; kept-- {
 		e := &history[kept-1]
 		raw += e.Tokens
 		if room -= e.Tokens; room < 0 || s.Most > 0 && raw > s.Most || s.digested(*e) && raw > s.Keep {
@@ -189,8 +192,22 @@ func (p *Prompt) collect(list Sources, s *Scope) (said [groups][]Part) {
 
 func (s *Scope) digested(e Part) bool { return s.Digested > 0 && e.id <= s.Digested }
 
-// measure counts what no digest holds, and what would be shown of the rest.
-func (p *Prompt) measure(s *Scope, history []Part) {
+// firstOf is the place of the oldest message that is shown where at most so many messages of people are; 0 is any
+// number of them.
+func firstOf(history []Part, turns int) int {
+	for i := len(history) - 1; i >= 0 && turns > 0; i-- {
+		if history[i].message.Role != model.RoleUser {
+			continue
+		}
+		if turns--; turns == 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// measure counts what no digest holds, and what would be shown of the rest, of which that before first is not.
+func (p *Prompt) measure(s *Scope, history []Part, first int) {
 	p.Turns = 1
 	for i := len(history) - 1; i >= 0; i-- {
 		e := &history[i]
@@ -205,7 +222,9 @@ func (p *Prompt) measure(s *Scope, history []Part) {
 		} else if p.Wanted+e.Tokens > s.Keep {
 			break
 		}
-		p.Wanted += e.Tokens
+		if i >= first {
+			p.Wanted += e.Tokens
+		}
 	}
 }
 

@@ -91,6 +91,7 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 		Inbound:  event(claim.GetInbound()),
 		Digested: memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}
+	s.Turns = int(c.GetHistoryTurns())
 	s.Keep = keep(c.GetCompaction(), prompt.Budget(s.ContextWindow, s.MaxOutput))
 	for _, file := range claim.GetFiles() {
 		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
@@ -238,7 +239,8 @@ func (r *Requests) Due() bool {
 	}
 	recent := int(c.GetRecentMessages())
 	m := *r.first
-	m.Leaving = recent > 0 && m.Undigested+1 >= recent // the reply is one more
+	turns := int(r.Begun.GetConfig().GetHistoryTurns())
+	m.Leaving = recent > 0 && m.Undigested+1 >= recent || turns > 0 && m.Turns > turns // the reply is one more
 	return compact.Due(m, compact.Limits{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())}) != "" && r.digests()
 }
 

@@ -62,7 +62,7 @@ type ChannelPluginServiceClient interface {
 	// that comes again is recognized by its conversation and message_id. One stream is open
 	// at a time; at most 200 updates are on their way in it.
 	Receive(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ReceiveRequest, ReceiveResponse], error)
-	// ReadAttachment streams the data of an attachment of an update, at most 20 MiB. It is
+	// ReadAttachment streams the data of an attachment of an update, at most 50 MiB. It is
 	// called after the update came and before it is confirmed.
 	ReadAttachment(ctx context.Context, in *ReadAttachmentRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadAttachmentResponse], error)
 	// Send sends a message. A platform that is slow to answer has a minute.
@@ -236,7 +236,7 @@ type ChannelPluginServiceServer interface {
 	// that comes again is recognized by its conversation and message_id. One stream is open
 	// at a time; at most 200 updates are on their way in it.
 	Receive(grpc.BidiStreamingServer[ReceiveRequest, ReceiveResponse]) error
-	// ReadAttachment streams the data of an attachment of an update, at most 20 MiB. It is
+	// ReadAttachment streams the data of an attachment of an update, at most 50 MiB. It is
 	// called after the update came and before it is confirmed.
 	ReadAttachment(*ReadAttachmentRequest, grpc.ServerStreamingServer[ReadAttachmentResponse]) error
 	// Send sends a message. A platform that is slow to answer has a minute.

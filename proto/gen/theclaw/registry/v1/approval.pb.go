@@ -215,6 +215,63 @@ func (ApprovalState) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
 }
 
+// ApprovalNotify is where what waits for an approval is shown.
+type ApprovalNotify int32
+
+const (
+	// APPROVAL_NOTIFY_UNSPECIFIED means OWNERS.
+	ApprovalNotify_APPROVAL_NOTIFY_UNSPECIFIED ApprovalNotify = 0
+	// APPROVAL_NOTIFY_OWNERS is the direct chats of the owners.
+	ApprovalNotify_APPROVAL_NOTIFY_OWNERS ApprovalNotify = 1
+	// APPROVAL_NOTIFY_ORIGIN is the chat of the message, where an owner wrote it, else OWNERS.
+	ApprovalNotify_APPROVAL_NOTIFY_ORIGIN ApprovalNotify = 2
+	// APPROVAL_NOTIFY_NONE is nowhere.
+	ApprovalNotify_APPROVAL_NOTIFY_NONE ApprovalNotify = 3
+)
+
+// Enum value maps for ApprovalNotify.
+var (
+	ApprovalNotify_name = map[int32]string{
+		0: "APPROVAL_NOTIFY_UNSPECIFIED",
+		1: "APPROVAL_NOTIFY_OWNERS",
+		2: "APPROVAL_NOTIFY_ORIGIN",
+		3: "APPROVAL_NOTIFY_NONE",
+	}
+	ApprovalNotify_value = map[string]int32{
+		"APPROVAL_NOTIFY_UNSPECIFIED": 0,
+		"APPROVAL_NOTIFY_OWNERS":      1,
+		"APPROVAL_NOTIFY_ORIGIN":      2,
+		"APPROVAL_NOTIFY_NONE":        3,
+	}
+)
+
+func (x ApprovalNotify) Enum() *ApprovalNotify {
+	p := new(ApprovalNotify)
+	*p = x
+	return p
+}
+
+func (x ApprovalNotify) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalNotify) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_approval_proto_enumTypes[3].Descriptor()
+}
+
+func (ApprovalNotify) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_approval_proto_enumTypes[3]
+}
+
+func (x ApprovalNotify) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalNotify.Descriptor instead.
+func (ApprovalNotify) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
+}
+
 // ExecPolicy decides on commands that leave the sandbox or have the network.
 type ExecPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1282,9 +1339,17 @@ func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
 type WatchApprovalsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// approval that was asked or answered.
-	Approval      *Approval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Approval *Approval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	// notify says where a notice of one that waits is shown, as the settings of the agent have it
+	// (tools.approval_notify).
+	Notify ApprovalNotify `protobuf:"varint,2,opt,name=notify,proto3,enum=theclaw.registry.v1.ApprovalNotify" json:"notify,omitempty"`
+	// source is the address of who wrote the message for which it is asked (ORIGIN); empty: it is
+	// not known.
+	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// platform_thread in the conversation of that message; empty: none.
+	PlatformThread string `protobuf:"bytes,4,opt,name=platform_thread,json=platformThread,proto3" json:"platform_thread,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WatchApprovalsResponse) Reset() {
@@ -1322,6 +1387,27 @@ func (x *WatchApprovalsResponse) GetApproval() *Approval {
 		return x.Approval
 	}
 	return nil
+}
+
+func (x *WatchApprovalsResponse) GetNotify() ApprovalNotify {
+	if x != nil {
+		return x.Notify
+	}
+	return ApprovalNotify_APPROVAL_NOTIFY_UNSPECIFIED
+}
+
+func (x *WatchApprovalsResponse) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *WatchApprovalsResponse) GetPlatformThread() string {
+	if x != nil {
+		return x.PlatformThread
+	}
+	return ""
 }
 
 // ResolveApprovalRequest answers a question.
@@ -1530,9 +1616,12 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x15ListApprovalsResponse\x12;\n" +
 	"\tapprovals\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.ApprovalR\tapprovals\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x17\n" +
-	"\x15WatchApprovalsRequest\"S\n" +
+	"\x15WatchApprovalsRequest\"\xd1\x01\n" +
 	"\x16WatchApprovalsResponse\x129\n" +
-	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval\"\xc5\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval\x12;\n" +
+	"\x06notify\x18\x02 \x01(\x0e2#.theclaw.registry.v1.ApprovalNotifyR\x06notify\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12'\n" +
+	"\x0fplatform_thread\x18\x04 \x01(\tR\x0eplatformThread\"\xc5\x01\n" +
 	"\x16ResolveApprovalRequest\x12*\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"approvalId\x12\x18\n" +
@@ -1560,7 +1649,12 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x17APPROVAL_STATE_APPROVED\x10\x02\x12\x19\n" +
 	"\x15APPROVAL_STATE_DENIED\x10\x03\x12\x1a\n" +
 	"\x16APPROVAL_STATE_EXPIRED\x10\x04\x12\x17\n" +
-	"\x13APPROVAL_STATE_USED\x10\x052\x92\x05\n" +
+	"\x13APPROVAL_STATE_USED\x10\x05*\x83\x01\n" +
+	"\x0eApprovalNotify\x12\x1f\n" +
+	"\x1bAPPROVAL_NOTIFY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16APPROVAL_NOTIFY_OWNERS\x10\x01\x12\x1a\n" +
+	"\x16APPROVAL_NOTIFY_ORIGIN\x10\x02\x12\x18\n" +
+	"\x14APPROVAL_NOTIFY_NONE\x10\x032\x92\x05\n" +
 	"\x0fApprovalService\x12l\n" +
 	"\x0fRequestApproval\x12+.theclaw.registry.v1.RequestApprovalRequest\x1a,.theclaw.registry.v1.RequestApprovalResponse\x12f\n" +
 	"\rListApprovals\x12).theclaw.registry.v1.ListApprovalsRequest\x1a*.theclaw.registry.v1.ListApprovalsResponse\x12k\n" +
@@ -1582,71 +1676,73 @@ func file_theclaw_registry_v1_approval_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_approval_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_approval_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_theclaw_registry_v1_approval_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_theclaw_registry_v1_approval_proto_goTypes = []any{
 	(ApprovalKind)(0),               // 0: theclaw.registry.v1.ApprovalKind
 	(ApprovalDecision)(0),           // 1: theclaw.registry.v1.ApprovalDecision
 	(ApprovalState)(0),              // 2: theclaw.registry.v1.ApprovalState
-	(*ExecPolicy)(nil),              // 3: theclaw.registry.v1.ExecPolicy
-	(*ExecEntry)(nil),               // 4: theclaw.registry.v1.ExecEntry
-	(*ExecUse)(nil),                 // 5: theclaw.registry.v1.ExecUse
-	(*GetExecPolicyRequest)(nil),    // 6: theclaw.registry.v1.GetExecPolicyRequest
-	(*GetExecPolicyResponse)(nil),   // 7: theclaw.registry.v1.GetExecPolicyResponse
-	(*SetExecPolicyRequest)(nil),    // 8: theclaw.registry.v1.SetExecPolicyRequest
-	(*SetExecPolicyResponse)(nil),   // 9: theclaw.registry.v1.SetExecPolicyResponse
-	(*Approval)(nil),                // 10: theclaw.registry.v1.Approval
-	(*RequestApprovalRequest)(nil),  // 11: theclaw.registry.v1.RequestApprovalRequest
-	(*NewAgent)(nil),                // 12: theclaw.registry.v1.NewAgent
-	(*RequestApprovalResponse)(nil), // 13: theclaw.registry.v1.RequestApprovalResponse
-	(*ListApprovalsRequest)(nil),    // 14: theclaw.registry.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 15: theclaw.registry.v1.ListApprovalsResponse
-	(*WatchApprovalsRequest)(nil),   // 16: theclaw.registry.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 17: theclaw.registry.v1.WatchApprovalsResponse
-	(*ResolveApprovalRequest)(nil),  // 18: theclaw.registry.v1.ResolveApprovalRequest
-	(*ResolveApprovalResponse)(nil), // 19: theclaw.registry.v1.ResolveApprovalResponse
-	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
-	(AgentKind)(0),                  // 22: theclaw.registry.v1.AgentKind
+	(ApprovalNotify)(0),             // 3: theclaw.registry.v1.ApprovalNotify
+	(*ExecPolicy)(nil),              // 4: theclaw.registry.v1.ExecPolicy
+	(*ExecEntry)(nil),               // 5: theclaw.registry.v1.ExecEntry
+	(*ExecUse)(nil),                 // 6: theclaw.registry.v1.ExecUse
+	(*GetExecPolicyRequest)(nil),    // 7: theclaw.registry.v1.GetExecPolicyRequest
+	(*GetExecPolicyResponse)(nil),   // 8: theclaw.registry.v1.GetExecPolicyResponse
+	(*SetExecPolicyRequest)(nil),    // 9: theclaw.registry.v1.SetExecPolicyRequest
+	(*SetExecPolicyResponse)(nil),   // 10: theclaw.registry.v1.SetExecPolicyResponse
+	(*Approval)(nil),                // 11: theclaw.registry.v1.Approval
+	(*RequestApprovalRequest)(nil),  // 12: theclaw.registry.v1.RequestApprovalRequest
+	(*NewAgent)(nil),                // 13: theclaw.registry.v1.NewAgent
+	(*RequestApprovalResponse)(nil), // 14: theclaw.registry.v1.RequestApprovalResponse
+	(*ListApprovalsRequest)(nil),    // 15: theclaw.registry.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 16: theclaw.registry.v1.ListApprovalsResponse
+	(*WatchApprovalsRequest)(nil),   // 17: theclaw.registry.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 18: theclaw.registry.v1.WatchApprovalsResponse
+	(*ResolveApprovalRequest)(nil),  // 19: theclaw.registry.v1.ResolveApprovalRequest
+	(*ResolveApprovalResponse)(nil), // 20: theclaw.registry.v1.ResolveApprovalResponse
+	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
+	(AgentKind)(0),                  // 23: theclaw.registry.v1.AgentKind
 }
 var file_theclaw_registry_v1_approval_proto_depIdxs = []int32{
-	4,  // 0: theclaw.registry.v1.ExecPolicy.allowlist:type_name -> theclaw.registry.v1.ExecEntry
-	4,  // 1: theclaw.registry.v1.ExecUse.entries:type_name -> theclaw.registry.v1.ExecEntry
+	5,  // 0: theclaw.registry.v1.ExecPolicy.allowlist:type_name -> theclaw.registry.v1.ExecEntry
+	5,  // 1: theclaw.registry.v1.ExecUse.entries:type_name -> theclaw.registry.v1.ExecEntry
 	2,  // 2: theclaw.registry.v1.Approval.state:type_name -> theclaw.registry.v1.ApprovalState
-	20, // 3: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
-	20, // 4: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	21, // 3: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
+	21, // 4: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: theclaw.registry.v1.Approval.kind:type_name -> theclaw.registry.v1.ApprovalKind
-	4,  // 6: theclaw.registry.v1.Approval.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	5,  // 6: theclaw.registry.v1.Approval.patterns:type_name -> theclaw.registry.v1.ExecEntry
 	1,  // 7: theclaw.registry.v1.Approval.decision:type_name -> theclaw.registry.v1.ApprovalDecision
-	20, // 8: theclaw.registry.v1.Approval.ended_at:type_name -> google.protobuf.Timestamp
-	21, // 9: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
-	12, // 10: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
+	21, // 8: theclaw.registry.v1.Approval.ended_at:type_name -> google.protobuf.Timestamp
+	22, // 9: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
+	13, // 10: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
 	0,  // 11: theclaw.registry.v1.RequestApprovalRequest.kind:type_name -> theclaw.registry.v1.ApprovalKind
-	4,  // 12: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
-	22, // 13: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
-	10, // 14: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	5,  // 12: theclaw.registry.v1.RequestApprovalRequest.patterns:type_name -> theclaw.registry.v1.ExecEntry
+	23, // 13: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
+	11, // 14: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
 	2,  // 15: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
-	10, // 16: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
-	10, // 17: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
-	1,  // 18: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
-	10, // 19: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	11, // 20: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
-	14, // 21: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
-	16, // 22: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
-	18, // 23: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
-	6,  // 24: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
-	8,  // 25: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
-	13, // 26: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
-	15, // 27: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
-	17, // 28: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
-	19, // 29: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
-	7,  // 30: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
-	9,  // 31: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	11, // 16: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
+	11, // 17: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
+	3,  // 18: theclaw.registry.v1.WatchApprovalsResponse.notify:type_name -> theclaw.registry.v1.ApprovalNotify
+	1,  // 19: theclaw.registry.v1.ResolveApprovalRequest.decision:type_name -> theclaw.registry.v1.ApprovalDecision
+	11, // 20: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	12, // 21: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
+	15, // 22: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
+	17, // 23: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
+	19, // 24: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
+	7,  // 25: theclaw.registry.v1.ApprovalService.GetExecPolicy:input_type -> theclaw.registry.v1.GetExecPolicyRequest
+	9,  // 26: theclaw.registry.v1.ApprovalService.SetExecPolicy:input_type -> theclaw.registry.v1.SetExecPolicyRequest
+	14, // 27: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
+	16, // 28: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
+	18, // 29: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
+	20, // 30: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
+	8,  // 31: theclaw.registry.v1.ApprovalService.GetExecPolicy:output_type -> theclaw.registry.v1.GetExecPolicyResponse
+	10, // 32: theclaw.registry.v1.ApprovalService.SetExecPolicy:output_type -> theclaw.registry.v1.SetExecPolicyResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_approval_proto_init() }
@@ -1660,7 +1756,7 @@ func file_theclaw_registry_v1_approval_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_approval_proto_rawDesc), len(file_theclaw_registry_v1_approval_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,

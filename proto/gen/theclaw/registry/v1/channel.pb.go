@@ -1177,7 +1177,10 @@ type AcceptMessagesRequest struct {
 	Messages []*InboundMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// check answers what would become of the messages, and stores nothing: neither them nor
 	// that a person asked to be let in. ids, keys and codes are empty.
-	Check         bool `protobuf:"varint,3,opt,name=check,proto3" json:"check,omitempty"`
+	Check bool `protobuf:"varint,3,opt,name=check,proto3" json:"check,omitempty"`
+	// connected_at is when the account began to receive; unset: programs post to it. What was
+	// sent before it by more than channels.ACCOUNT.catchup becomes context (CONTEXT).
+	ConnectedAt   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=connected_at,json=connectedAt,proto3" json:"connected_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1233,6 +1236,13 @@ func (x *AcceptMessagesRequest) GetCheck() bool {
 	return false
 }
 
+func (x *AcceptMessagesRequest) GetConnectedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ConnectedAt
+	}
+	return nil
+}
+
 // AcceptedMessage is the outcome of one message.
 type AcceptedMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1251,7 +1261,7 @@ type AcceptedMessage struct {
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// message for people (REFUSED, LATER).
 	Message string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	// retry_after is when to send it again (LATER).
+	// retry_after is when to send it again (LATER; REFUSED for the rate of the account).
 	RetryAfter *durationpb.Duration `protobuf:"bytes,8,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// thread_id of its conversation (ACCEPTED, DUPLICATE).
 	ThreadId string `protobuf:"bytes,9,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
@@ -1512,12 +1522,13 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x04name\x12\x1b\n" +
 	"\x04size\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x120\n" +
 	"\x06sha256\x18\x05 \x01(\tB\x18\xbaH\x15r\x132\x11^([0-9a-f]{64})?$R\x06sha256\x12\x1e\n" +
-	"\x05error\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05error\"\x9f\x01\n" +
+	"\x05error\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05error\"\xde\x01\n" +
 	"\x15AcceptMessagesRequest\x12#\n" +
 	"\aaccount\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aaccount\x12K\n" +
 	"\bmessages\x18\x02 \x03(\v2#.theclaw.registry.v1.InboundMessageB\n" +
 	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bmessages\x12\x14\n" +
-	"\x05check\x18\x03 \x01(\bR\x05check\"\x8a\x03\n" +
+	"\x05check\x18\x03 \x01(\bR\x05check\x12=\n" +
+	"\fconnected_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vconnectedAt\"\x8a\x03\n" +
 	"\x0fAcceptedMessage\x12<\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\".theclaw.registry.v1.AcceptOutcomeR\aoutcome\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x19\n" +
@@ -1614,24 +1625,25 @@ var file_theclaw_registry_v1_channel_proto_depIdxs = []int32{
 	14, // 9: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
 	19, // 10: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
 	13, // 11: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
-	2,  // 12: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
-	20, // 13: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
-	16, // 14: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
-	15, // 15: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
-	3,  // 16: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
-	5,  // 17: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
-	8,  // 18: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
-	10, // 19: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
-	17, // 20: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
-	4,  // 21: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
-	6,  // 22: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
-	9,  // 23: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
-	11, // 24: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	18, // 12: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
+	2,  // 13: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
+	20, // 14: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
+	16, // 15: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
+	15, // 16: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
+	3,  // 17: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
+	5,  // 18: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
+	8,  // 19: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
+	10, // 20: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
+	17, // 21: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
+	4,  // 22: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
+	6,  // 23: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
+	9,  // 24: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
+	11, // 25: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
+	21, // [21:26] is the sub-list for method output_type
+	16, // [16:21] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_channel_proto_init() }

@@ -225,7 +225,10 @@ type ChannelConfig struct {
 	// api is the address of the platform; empty: its public one.
 	Api string `protobuf:"bytes,8,opt,name=api,proto3" json:"api,omitempty"`
 	// plugin is the socket of the program that connects the platform, unix:PATH.
-	Plugin        string `protobuf:"bytes,9,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Plugin string `protobuf:"bytes,9,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// reply_to says which messages name the one that they answer: off, first or all; empty:
+	// the first part in conversations of several people.
+	ReplyTo       string `protobuf:"bytes,10,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +322,13 @@ func (x *ChannelConfig) GetApi() string {
 func (x *ChannelConfig) GetPlugin() string {
 	if x != nil {
 		return x.Plugin
+	}
+	return ""
+}
+
+func (x *ChannelConfig) GetReplyTo() string {
+	if x != nil {
+		return x.ReplyTo
 	}
 	return ""
 }
@@ -1167,7 +1177,7 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\"theclaw/registry/v1/delivery.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a theclaw/registry/v1/thread.proto\x1a\x1etheclaw/registry/v1/turn.proto\"G\n" +
 	"\fOutboundRule\x12%\n" +
 	"\x0ethread_pattern\x18\x01 \x01(\tR\rthreadPattern\x12\x10\n" +
-	"\x03via\x18\x02 \x01(\tR\x03via\"\xe3\x01\n" +
+	"\x03via\x18\x02 \x01(\tR\x03via\"\xfe\x01\n" +
 	"\rChannelConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x10\n" +
@@ -1177,7 +1187,9 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\tR\x05token\x12\x1b\n" +
 	"\tapp_token\x18\a \x01(\tR\bappToken\x12\x10\n" +
 	"\x03api\x18\b \x01(\tR\x03api\x12\x16\n" +
-	"\x06plugin\x18\t \x01(\tR\x06plugin\"\xb6\x01\n" +
+	"\x06plugin\x18\t \x01(\tR\x06plugin\x12\x19\n" +
+	"\breply_to\x18\n" +
+	" \x01(\tR\areplyTo\"\xb6\x01\n" +
 	"\x14BeginDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +

@@ -35,7 +35,7 @@ type MediaServiceClient interface {
 	// WriteMedia stores media. The first message of the stream describes them; each may have
 	// data. A service writes under the lease of the agent. Media of a hash are one: a repeat
 	// stores nothing, and the first name stays. INVALID_ARGUMENT (MEDIA_TOO_LARGE) for more
-	// than 20 MiB; INVALID_ARGUMENT when the data do not have the hash and the size.
+	// than 50 MiB; INVALID_ARGUMENT when the data do not have the hash and the size.
 	WriteMedia(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteMediaRequest, WriteMediaResponse], error)
 	// ReadMedia streams media. The first message has the description and no data. NOT_FOUND
 	// (MEDIA_NOT_FOUND) when the agent has none of this hash, or their data are damaged: then
@@ -95,7 +95,7 @@ type MediaServiceServer interface {
 	// WriteMedia stores media. The first message of the stream describes them; each may have
 	// data. A service writes under the lease of the agent. Media of a hash are one: a repeat
 	// stores nothing, and the first name stays. INVALID_ARGUMENT (MEDIA_TOO_LARGE) for more
-	// than 20 MiB; INVALID_ARGUMENT when the data do not have the hash and the size.
+	// than 50 MiB; INVALID_ARGUMENT when the data do not have the hash and the size.
 	WriteMedia(grpc.ClientStreamingServer[WriteMediaRequest, WriteMediaResponse]) error
 	// ReadMedia streams media. The first message has the description and no data. NOT_FOUND
 	// (MEDIA_NOT_FOUND) when the agent has none of this hash, or their data are damaged: then

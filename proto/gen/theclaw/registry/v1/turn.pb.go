@@ -1910,7 +1910,10 @@ type TurnConfig struct {
 	Blocks *ReplyBlocks `protobuf:"bytes,38,opt,name=blocks,proto3" json:"blocks,omitempty"`
 	// accounts of the home by which the message tool reaches other conversations of the agent
 	// than that of the turn; empty: there are none.
-	Accounts      []string `protobuf:"bytes,40,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	Accounts []string `protobuf:"bytes,40,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// history_turns is how many earlier messages of people a prompt has at most; 0: as many as
+	// compaction says.
+	HistoryTurns  int32 `protobuf:"varint,42,opt,name=history_turns,json=historyTurns,proto3" json:"history_turns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2230,6 +2233,13 @@ func (x *TurnConfig) GetAccounts() []string {
 		return x.Accounts
 	}
 	return nil
+}
+
+func (x *TurnConfig) GetHistoryTurns() int32 {
+	if x != nil {
+		return x.HistoryTurns
+	}
+	return 0
 }
 
 // ReplyBlocks says where an answer that is being written is cut into messages.
@@ -6795,7 +6805,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x06unread\x18\t \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x06unread\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x94\x0f\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xb9\x0f\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -6847,7 +6857,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"queue_mode\x18- \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\x128\n" +
 	"\x06blocks\x18& \x01(\v2 .theclaw.registry.v1.ReplyBlocksR\x06blocks\x12\x1a\n" +
-	"\baccounts\x18( \x03(\tR\baccounts\"\x8c\x01\n" +
+	"\baccounts\x18( \x03(\tR\baccounts\x12#\n" +
+	"\rhistory_turns\x18* \x01(\x05R\fhistoryTurns\"\x8c\x01\n" +
 	"\vReplyBlocks\x12\x1b\n" +
 	"\tmin_chars\x18\x01 \x01(\x05R\bminChars\x12\x1b\n" +
 	"\tmax_chars\x18\x02 \x01(\x05R\bmaxChars\x12\x14\n" +

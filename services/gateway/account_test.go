@@ -1,0 +1,219 @@
+package gateway_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
+	"github.com/theclaw/agents/internal/testing/world"
+	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// set changes a key of the account tg, and waits until it receives again.
+func (h *site) set(t *testing.T, key, value string) {
+	t.Helper()
+	before := h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP)
+	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"channels", "tg", key}, Value: value}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if now := h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP); now.GetSince().AsTime().After(before.GetSince().AsTime()) {
+			return
+		}
+	}
+}
+
+// said are the messages of the bot in a chat.
+func said(api *telegramtest.Server, chat int64) []telegramtest.Message {
+	return slices.DeleteFunc(api.Messages(chat), func(m telegramtest.Message) bool { return m.From == nil || !m.From.IsBot })
+}
+
+// S2-46: a reply goes in parts of max_chars, and its parts name the message that they answer as reply_to says: none in a
+// direct chat unless it is set, the first part, each part. A change is in force with the next message.
+func TestTelegramParts(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open, max_chars: 64")
+	text := strings.TrimSpace(strings.Repeat("word ", 30)) // 149 characters
+	n := 0
+	ask := func(parts int) (list []telegramtest.Message, asked int64) {
+		t.Helper()
+		_, asked = api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: " + text})
+		awaitReplies(t, api, bob.ID, n+parts)
+		list = said(api, bob.ID)[n:]
+		n += parts
+		return list, asked
+	}
+	list, _ := ask(3)
+	for _, m := range list {
+		if len(m.Text) > 64 || m.ReplyTo != 0 {
+			t.Errorf("%d characters, answers %d: %q", len(m.Text), m.ReplyTo, m.Text)
+		}
+	}
+	h.set(t, "reply_to", "first")
+	if list, asked := ask(3); list[0].ReplyTo != asked || list[1].ReplyTo != 0 || list[2].ReplyTo != 0 {
+		t.Errorf("first: %+v", list)
+	}
+	h.set(t, "reply_to", "all")
+	if list, asked := ask(3); list[0].ReplyTo != asked || list[1].ReplyTo != asked || list[2].ReplyTo != asked {
+		t.Errorf("all: %+v", list)
+	}
+	h.set(t, "max_chars", "149")
+	if list, asked := ask(1); list[0].Text != text || list[0].ReplyTo != asked {
+		t.Errorf("as long as the bound: %+v", list)
+	}
+	h.set(t, "max_chars", "148")
+	ask(2)
+}
+
+// S2-19: beyond the rate of an account messages are refused, with one notice to the conversation; a program that posts
+// learns when it may post again.
+func TestAccountRate(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open, rate: 1}\n  free: {type: webhook, dm: open, rate: 1")
+	for n := range 6 {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: fmt.Sprintf("say: %d", n)})
+	}
+	got := awaitReplies(t, api, bob.ID, 3)
+	settled(t, api)
+	h.Await(t, "admin", 2)
+	if got = replies(api, bob.ID); len(got) != 3 || !slices.Contains(got, "0") || !slices.Contains(got, "1") {
+		t.Errorf("%q", got)
+	}
+	if i := slices.IndexFunc(got, func(s string) bool { return strings.Contains(s, "more than 1 messages a minute were sent to 'tg'") }); i < 0 {
+		t.Errorf("no notice: %q", got)
+	}
+	for n := range 3 {
+		a := h.post(t, "/hooks/free", []byte(fmt.Sprintf(`{"id":"o-%d","from":{"id":"c7"},"text":"hello"}`, n)))
+		if n < 2 && (a.Status != 202 || !a.Accepted) || n == 2 && (a.Status != 429 || a.Reason != "QUOTA_EXCEEDED" || a.Retry == "" || a.Retry == "0") {
+			t.Errorf("post %d: %d %s", n, a.Status, a.raw)
+		}
+	}
+	if n := h.stored(t); n != 4 {
+		t.Errorf("%d are stored, not 4", n)
+	}
+}
+
+// S2-46: an attachment of media_max_mib is taken, a larger one is named with its size and the limit, to the person and to
+// the agent; with 0 none is fetched.
+func TestAccountMedia(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open, media_max_mib: 1")
+	n := 0
+	send := func(name string, size int) []string {
+		t.Helper()
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: got it", Files: []telegramtest.File{{Kind: "document", Name: name, MIME: "text/plain", Content: []byte(strings.Repeat("x", size))}}})
+		got := awaitText(t, api, bob.ID, n, "got it")
+		if !strings.Contains(got.Text, name) {
+			t.Errorf("the agent does not know of %s: %q", name, got.Text)
+		}
+		settled(t, api)
+		all := replies(api, bob.ID)
+		defer func() { n = len(all) }()
+		return all[n:]
+	}
+	stored := func(name string) bool {
+		list, err := filepath.Glob(filepath.Join(h.Home, "agents/admin/workdir/inbox/*", name))
+		return err == nil && len(list) == 1
+	}
+	if got := send("fits.txt", 1<<20); len(got) != 1 || !stored("fits.txt") {
+		t.Errorf("a file of the limit: %q", got)
+	}
+	want := "long.txt: it has 1048577 bytes; channels.tg.media_max_mib is 1"
+	if got := send("long.txt", 1<<20+1); !slices.Contains(got, "Not received: "+want+".") || stored("long.txt") {
+		t.Errorf("a larger one: %q", got)
+	}
+	h.set(t, "media_max_mib", "0")
+	if got := send("small.txt", 1); !slices.Contains(got, "Not received: small.txt: it has 1 bytes; channels.tg.media_max_mib is 0.") || stored("small.txt") {
+		t.Errorf("with 0: %q", got)
+	}
+	h.set(t, "media_max_mib", "2")
+	if got := send("later.txt", 1<<20+1); len(got) != 1 || !stored("later.txt") {
+		t.Errorf("with a larger limit: %q", got)
+	}
+}
+
+// S2-17: what was written more than catchup before the account receives again starts no turn.
+func TestAccountCatchUp(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open")
+	h.Stop()
+	day := time.Now().Add(-24 * time.Hour)
+	for text, at := range map[string]time.Time{"say: too old": day.Add(-time.Minute), "say: old": day.Add(time.Hour)} {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: text, Date: at.Unix()})
+	}
+	h = telegram(t, api, world.Options{Home: h.Home}, "dm: open")
+	awaitReplies(t, api, bob.ID, 1)
+	settled(t, api)
+	if got := replies(api, bob.ID); !slices.Equal(got, []string{"old"}) || h.stored(t) != 1 {
+		t.Errorf("%q, %d stored", got, h.stored(t))
+	}
+}
+
+// S2-15: what waits for an approval is shown where tools.approval_notify says: in the chat of the message if an owner
+// wrote it, else to the owners, or nowhere.
+func TestApprovalNotify(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, fmt.Sprintf("dm: open, groups: {allow: ['*'], mode: always}}\nowners: [\"telegram:%d\"]\ntools: {approval_notify: origin", bob.ID))
+	h.configure(t, "sandbox: {mode: \"off\"}\napprovals: ask")
+	group := telegramtest.Chat{ID: -100200, Type: "group", Title: "G"}
+	api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: hello"})
+	awaitReplies(t, api, bob.ID, 1)
+	// ask makes a person ask for a command in the group, and returns what denies it once it waits.
+	ask := func(u telegramtest.User, file string) (deny func()) {
+		t.Helper()
+		var id string
+		api.Say(telegramtest.Message{Chat: group, From: &u, Text: "run: touch " + file})
+		for end := time.Now().Add(30 * time.Second); ; {
+			r, err := h.Approvals.ListApprovals(t.Context(), &registryv1.ListApprovalsRequest{State: registryv1.ApprovalState_APPROVAL_STATE_PENDING})
+			if err != nil || time.Now().After(end) {
+				t.Fatal(r, err)
+			}
+			if len(r.GetApprovals()) == 1 {
+				id = r.GetApprovals()[0].GetApprovalId()
+				break
+			}
+		}
+		before := len(replies(api, group.ID))
+		return func() {
+			t.Helper()
+			if _, err := h.Approvals.ResolveApproval(t.Context(), &registryv1.ResolveApprovalRequest{ApprovalId: id, Decision: registryv1.ApprovalDecision_APPROVAL_DECISION_DENY}); err != nil {
+				t.Fatal(err)
+			}
+			awaitReplies(t, api, group.ID, before+1)
+		}
+	}
+	asked := func(chat int64, file string) bool {
+		return slices.ContainsFunc(replies(api, chat), func(s string) bool { return strings.Contains(s, "touch "+file) && strings.Contains(s, "/approve") })
+	}
+	done := ask(bob, "one")
+	if m := awaitText(t, api, group.ID, 0, "touch one"); len(m.Buttons) < 2 || asked(bob.ID, "one") {
+		t.Errorf("of an owner in a group: %+v, and directly %q", m, replies(api, bob.ID))
+	}
+	done()
+	done = ask(ann, "two")
+	if awaitText(t, api, bob.ID, 0, "touch two"); asked(group.ID, "two") {
+		t.Errorf("of a person who is no owner, in the group: %q", replies(api, group.ID))
+	}
+	done()
+	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"tools", "approval_notify"}, Value: "none"}); err != nil {
+		t.Fatal(err)
+	}
+	done = ask(bob, "three")
+	done()
+	if asked(bob.ID, "three") || asked(group.ID, "three") {
+		t.Errorf("with none: %q, %q", replies(api, bob.ID), replies(api, group.ID))
+	}
+	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"tools", "approval_notify"}, Value: "owners"}); err != nil {
+		t.Fatal(err)
+	}
+	done = ask(bob, "four")
+	if awaitText(t, api, bob.ID, 0, "touch four"); asked(group.ID, "four") {
+		t.Errorf("with owners, in the group: %q", replies(api, group.ID))
+	}
+	done()
+}

@@ -1,0 +1,146 @@
+package registry_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/backendtest"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// accountWith is a home whose account wh takes messages of anyone, with further keys.
+func accountWith(keys string) string {
+	return "channels:\n  wh: {type: webhook, dm: open, groups: {allow: ['*'], mode: mention}, " + keys + "}\n"
+}
+
+// S2-17, S2-19: what is beyond the rate of an account is refused with a notice and the time to wait, and stored nowhere.
+// A repeat is a repeat, context has no rate, and a person can always stop what runs. The next message goes by the rate
+// that the settings have then.
+func TestRateOfAccount(t *testing.T) { backendtest.Each(t, testRateOfAccount) }
+
+func testRateOfAccount(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, accountWith("rate: 1"))
+	for n := range 2 {
+		if got := accept(t, w, inbound(fmt.Sprint(n), "ann", "hello")); got.GetOutcome() != accepted {
+			t.Fatalf("message %d: %v", n, got)
+		}
+	}
+	got := accept(t, w, inbound("2", "bob", "hello"))
+	if wait := got.GetRetryAfter().AsDuration(); got.GetOutcome() != refused || got.GetReason() != fault.QuotaExceeded || !got.GetNotify() || wait <= 0 || wait > time.Minute {
+		t.Errorf("beyond the rate: %v", got)
+	}
+	if got := accept(t, w, inbound("1", "ann", "hello")); got.GetOutcome() != duplicate {
+		t.Errorf("a repeat: %v", got)
+	}
+	if got := accept(t, w, inGroup("3", "ann", "talk")); got.GetOutcome() != noted {
+		t.Errorf("context: %v", got)
+	}
+	stop := inbound("4", "ann", "/stop")
+	stop.Command = &registryv1.ChatCommand{Name: "stop"}
+	if got := accept(t, w, stop); got.GetOutcome() != accepted {
+		t.Errorf("a stop: %v", got)
+	}
+	if n := len(inboxOf(t, w, "main")); n != 3 {
+		t.Errorf("%d are stored, not 3", n)
+	}
+	setHome(t, o, w, accountWith("rate: 0"))
+	if got := accept(t, w, inbound("2", "bob", "hello")); got.GetOutcome() != accepted {
+		t.Errorf("without a rate: %v", got)
+	}
+}
+
+// S2-17: a message that is older than catchup when the account receives again becomes context, a direct one and a
+// command, too, and precedes the next message. It is stored once, whatever the setting is when it comes again.
+func TestCatchUp(t *testing.T) { backendtest.Each(t, testCatchUp) }
+
+func testCatchUp(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	now := time.Now().Truncate(time.Second)
+	send := func(m *registryv1.InboundMessage, before time.Duration, check bool) registryv1.AcceptOutcome {
+		m.SentAt = timestamppb.New(now.Add(-before))
+		r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{
+			Account: "wh", Messages: []*registryv1.InboundMessage{m}, ConnectedAt: timestamppb.New(now), Check: check,
+		})
+		return backendtest.Must(t, r, err).GetResults()[0].GetOutcome()
+	}
+	command := inbound("command", "ann", "/new hello")
+	command.Command = &registryv1.ChatCommand{Name: "new", Args: "hello"}
+	mention := inGroup("mention", "ann", "you there?")
+	mention.Mentioned = true
+	for _, c := range []struct {
+		keys   string
+		m      *registryv1.InboundMessage
+		before time.Duration
+		want   registryv1.AcceptOutcome
+	}{
+		{"rate: 0", inbound("1", "ann", "a day old"), 24 * time.Hour, accepted},
+		{"rate: 0", inbound("2", "ann", "older"), 24*time.Hour + time.Second, noted},
+		{"rate: 0", inbound("2", "ann", "older"), 24*time.Hour + time.Second, duplicate},
+		{"rate: 0", command, 25 * time.Hour, noted},
+		{"rate: 0", mention, 25 * time.Hour, noted},
+		{"catchup: 168h", inbound("2", "ann", "older"), 24*time.Hour + time.Second, duplicate},
+		{"catchup: 168h", inbound("3", "bob", "a week old"), 168 * time.Hour, accepted},
+		{"catchup: 168h", inbound("4", "bob", "older"), 168*time.Hour + time.Second, noted},
+		{"catchup: 0s", inbound("3", "bob", "a week old"), 168 * time.Hour, duplicate},
+		{"catchup: 0s", inbound("5", "bob", "missed"), time.Second, noted},
+		{"catchup: 0s", inbound("6", "bob", "now"), 0, accepted},
+	} {
+		setHome(t, o, w, accountWith(c.keys))
+		if c.want == noted {
+			if got := send(c.m, c.before, true); got != noted {
+				t.Errorf("%s: %q would be %v", c.keys, c.m.GetText(), got)
+			}
+		}
+		if got := send(c.m, c.before, false); got != c.want {
+			t.Errorf("%s: %q, sent %v before: %v, not %v", c.keys, c.m.GetText(), c.before, got, c.want)
+		}
+	}
+	if n := len(inboxOf(t, w, "main")); n != 3 {
+		t.Errorf("%d are stored, not 3", n)
+	}
+	if got := heard(claimed(t, w, "main")[0]); !slices.Equal(got, []string{"older", "/new hello"}) {
+		t.Errorf("before the next message: %q", got)
+	}
+}
+
+// S2-43, S4-56: how many messages of a person the prompt of a direct conversation has is a setting of its account, and
+// of the person before it.
+func TestHistoryLimit(t *testing.T) { backendtest.Each(t, testHistoryLimit) }
+
+func testHistoryLimit(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	for _, c := range []struct {
+		keys string
+		m    *registryv1.InboundMessage
+		want int32
+	}{
+		{"rate: 0", inbound("1", "ann", "x"), 50},
+		{"dm_history_limit: 1, dms: {bob: {history_limit: 1000}}", inbound("2", "ann", "x"), 1},
+		{"dm_history_limit: 1, dms: {bob: {history_limit: 1000}}", inbound("3", "bob", "x"), 1000},
+		{"dm_history_limit: 1", func() *registryv1.InboundMessage { m := inGroup("4", "bob", "x"); m.Mentioned = true; return m }(), 0},
+	} {
+		setHome(t, o, w, accountWith(c.keys))
+		got := accept(t, w, c.m)
+		if got.GetOutcome() != accepted {
+			t.Fatal(got)
+		}
+		turns := claimed(t, w, "main")
+		if n := turns[len(turns)-1].GetConfig().GetHistoryTurns(); n != c.want {
+			t.Errorf("%s: the turn of %s has %d, not %d", c.keys, c.m.GetPeerId(), n, c.want)
+		}
+		r, err := w.Turns.GetTurnConfig(t.Context(), &registryv1.GetTurnConfigRequest{AgentId: "main", ThreadId: got.GetThreadId()})
+		if n := backendtest.Must(t, r, err).GetConfig().GetHistoryTurns(); n != c.want {
+			t.Errorf("%s: the conversation of %s has %d, not %d", c.keys, c.m.GetPeerId(), n, c.want)
+		}
+	}
+}
