@@ -6,7 +6,7 @@ import (
 )
 
 // S2-46: which parts of a reply name the message that they answer.
-func TestNames(t *testing.T) {
+func TestNamesTheAnswered(t *testing.T) {
 	for _, c := range []struct {
 		replyTo, kind, id string
 		want              []bool // of a message in one part, of the first part, of the second
