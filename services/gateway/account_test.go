@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/testing/world"
 	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // set changes a key of the account tg, and waits until it receives again.
@@ -216,4 +217,49 @@ func TestApprovalNotify(t *testing.T) {
 		t.Errorf("with owners, in the group: %q", replies(api, group.ID))
 	}
 	done()
+}
+
+// S2-43, S4-56: the prompt of a direct conversation has exactly as many earlier messages of the person as the settings
+// say, those of the person before those of the account; what leaves it is in the digest.
+func TestAccountHistory(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open, dm_history_limit: 2")
+	h.configure(t, "compaction: {strategy: truncate}") // the offline model makes no digest
+	const conversation = "threads/peers/tg-1207"
+	shown := func() (out []string) {
+		t.Helper()
+		p, err := h.Runner.BuildContext(t.Context(), &runnerv1.BuildContextRequest{AgentId: "admin", ThreadId: conversation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range p.GetParts() {
+			if part.GetRole() == "user" && strings.HasPrefix(part.GetText(), "say: ") {
+				out = append(out, part.GetText())
+			}
+		}
+		return out
+	}
+	for n := range 6 {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: fmt.Sprintf("say: %d", n)})
+		awaitReplies(t, api, bob.ID, n+1)
+	}
+	h.Await(t, "admin", 6)
+	if got := shown(); !slices.Equal(got, []string{"say: 3", "say: 4", "say: 5"}) {
+		t.Errorf("with 2: %q", got)
+	}
+	h.set(t, "dms", `{"1207": {history_limit: 4}}`)
+	if got := shown(); !slices.Equal(got, []string{"say: 1", "say: 2", "say: 3", "say: 4", "say: 5"}) {
+		t.Errorf("with 4 of the person: %q", got)
+	}
+	for end := time.Now().Add(30 * time.Second); ; {
+		m, err := h.Turns.GetMemory(t.Context(), &registryv1.GetMemoryRequest{AgentId: "admin", ThreadId: conversation})
+		if err != nil || time.Now().After(end) {
+			t.Fatal(m, err)
+		}
+		if slices.ContainsFunc(m.GetMemory(), func(s *registryv1.MemoryState) bool {
+			return s.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_THREAD && s.GetDigestedId() > 0
+		}) {
+			return
+		}
+	}
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
 	"github.com/theclaw/agents/internal/channel/catalog"
-	"github.com/theclaw/agents/internal/chunk"
 )
 
 // Bounds of the settings of accounts.
 const (
+	// leastText is the least max_chars, as that of deliver.max_chars: below it a fence and its pair do not fit.
+	leastText = 64
 	// maxText is the most characters of a message where the type of the account states no limit.
 	maxText = 100_000
 	// maxRate is the most messages a minute.
@@ -48,7 +49,7 @@ func (l *layer) outOfBounds(full string, a Account, at map[string]ast.Node) bool
 		key              string
 		value, low, high int
 	}{
-		{"max_chars", a.MaxChars, chunk.Least, longest},
+		{"max_chars", a.MaxChars, leastText, longest},
 		{"rate", a.Rate, 0, maxRate},
 		{"media_max_mib", a.MediaMaxMiB, 0, maxMediaMiB},
 		{"dm_history_limit", a.DMHistoryLimit, 1, maxDMHistory},
