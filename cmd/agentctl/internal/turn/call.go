@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/store"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -33,11 +35,14 @@ func (l *teller) tool(s *registry.Step, at time.Time, ms string) {
 		outcome, mood := toolOutcome(s.GetResult())
 		l.say(at, mood, "%s: %s in %s", name, outcome, ms)
 	}
-	for _, line := range l.began[s.GetKey()] {
+	for _, line := range l.began.lines(s.GetKey()) {
 		l.say(time.Time{}, Plain, "%s", line)
 	}
-	if with := l.together[s.GetKey()]; with != "" {
-		l.say(time.Time{}, Plain, "it ran together with %s", with)
+	if l.again[s.GetKey()] {
+		l.say(time.Time{}, Careful, "it had begun when the runner died, and was run again: a call of class %s may be repeated", command.Word(s.GetClass(), "TOOL_CLASS_", "unknown"))
+	}
+	if with := l.together[s.GetKey()]; with != nil {
+		l.say(time.Time{}, Plain, "it ran together with %s", strings.Join(with, ", "))
 	}
 	if file := completeOutput(s.GetResult()); file != "" {
 		l.say(time.Time{}, Plain, "its complete output is in %s of the working directory", excerpt(file))
@@ -47,23 +52,76 @@ func (l *teller) tool(s *registry.Step, at time.Time, ms string) {
 	}
 }
 
-// afterCrash is what becomes of a call without a result when the runner dies.
-func afterCrash(s *registry.Step) string {
+// What becomes of a call without a result when the runner dies.
+const (
+	runAgain  = "run_again"
+	asksAgain = "asks_again" // and is in doubt once there is an answer
+	inDoubt   = "in_doubt"
+)
+
+// recovery is what became of a call whose runner died, or would become of it now; again: the call was run again. Empty: it
+// has its result of the first time, or is of an earlier build.
+func recovery(s *registry.Step, again bool) string {
 	switch {
-	case s.GetSummary() == "":
+	case again:
+		return runAgain
+	case s.GetState() == registry.StepState_STEP_STATE_IN_DOUBT:
+		return inDoubt
+	case s.GetKind() != registry.StepKind_STEP_KIND_TOOL || s.GetState() != registry.StepState_STEP_STATE_INTENT || s.GetSummary() == "":
 		return ""
 	case s.GetClass() != registry.ToolClass_TOOL_CLASS_EFFECT:
-		return ". If the runner dies now, it is run again: that changes nothing"
+		return runAgain
 	case s.GetAsks():
-		return ". If the runner dies before there is an answer, the same question waits; after it, the call is in doubt and is not run again"
+		return asksAgain
 	}
-	return ". If the runner dies now, it is in doubt and is not run again (window A)"
+	return inDoubt
 }
 
-// together says of each call that ran at the same time as others which those are: calls of class read that follow each
+// afterCrash says what becomes of a call without a result when the runner dies.
+func afterCrash(s *registry.Step) string {
+	switch recovery(s, false) {
+	case runAgain:
+		return ". If the runner dies now, it is run again: that changes nothing"
+	case asksAgain:
+		return ". If the runner dies before there is an answer, the same question waits; after it, the call is in doubt and is not run again"
+	case inDoubt:
+		return ". If the runner dies now, it is in doubt and is not run again (window A)"
+	}
+	return ""
+}
+
+// ranAgain are the calls that had begun when a runner died, and were run again by the next one: all before them in the
+// journal was recorded at the time, and their result was not. Calls of one group begin together.
+func ranAgain(t *registry.Turn, together map[string][]string) map[string]bool {
+	out := map[string]bool{}
+	for _, a := range t.GetAttempts() {
+		if a.GetClass() != store.ClassCrash {
+			continue
+		}
+		var first *registry.Step // without a result at the time
+		for _, s := range t.GetSteps() {
+			if !when(s.GetRecordedAt()).After(when(a.GetAt())) {
+				continue
+			}
+			if first == nil {
+				first = s
+			}
+			if s != first && !slices.Contains(together[first.GetKey()], s.GetKey()) {
+				break
+			}
+			// An answer has the intents of its calls: one that came later had no calls yet.
+			if s.GetKind() == registry.StepKind_STEP_KIND_TOOL && s.GetState() == registry.StepState_STEP_STATE_DONE && s.GetSummary() != "" && s.GetClass() != registry.ToolClass_TOOL_CLASS_EFFECT {
+				out[s.GetKey()] = true
+			}
+		}
+	}
+	return out
+}
+
+// together are, for each call that ran at the same time as others, the keys of those: calls of class read that follow each
 // other in one answer.
-func together(steps []*registry.Step) map[string]string {
-	out := map[string]string{}
+func together(steps []*registry.Step) map[string][]string {
+	out := map[string][]string{}
 	for from := 0; from < len(steps); from++ {
 		var keys []string
 		for _, s := range steps[from:] {
@@ -73,7 +131,9 @@ func together(steps []*registry.Step) map[string]string {
 			keys = append(keys, s.GetKey())
 		}
 		for n, key := range keys {
-			out[key] = strings.Join(append(keys[:n:n], keys[n+1:]...), ", ")
+			if len(keys) > 1 {
+				out[key] = append(keys[:n:n], keys[n+1:]...)
+			}
 		}
 		from += len(keys)
 	}
@@ -101,32 +161,93 @@ func completeOutput(result []byte) string {
 // maxPages bounds the pages of approvals and questions that are read.
 const maxPages = 10
 
-// began are lines about what the calls of a turn have begun, by the key of the step: approvals, questions, and processes in
-// the background. The registry keeps them for some days; what it does not have any more is left out.
-func began(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]string, error) {
-	out := map[string][]string{}
-	add := func(key, format string, args ...any) {
-		if step, ok := strings.CutPrefix(key, t.GetKey()+":"); ok {
-			step, _, _ = strings.Cut(step, ":create:") // a new agent that a command has asked for
-			out[step] = append(out[step], fmt.Sprintf(format, args...))
+// wait is an approval or a question that a call waited for, for programs.
+type wait struct {
+	Step        string  `json:"step"`
+	Kind        string  `json:"kind"` // approval or question
+	ID          string  `json:"id"`
+	Reason      string  `json:"reason,omitempty"` // of an approval
+	State       string  `json:"state"`
+	Decision    string  `json:"decision,omitempty"` // of an approval
+	By          string  `json:"by,omitempty"`
+	RequestedAt *string `json:"requested_at"`
+	EndedAt     *string `json:"ended_at"`
+	WaitedMS    int64   `json:"waited_ms"` // until its end; 0 while it waits
+
+	waited string
+}
+
+// process is one in the background that a call started, for programs.
+type process struct {
+	Step      string  `json:"step"`
+	ID        string  `json:"id"`
+	State     string  `json:"state"`
+	Exit      *int32  `json:"exit_code,omitempty"` // of one that exited
+	StartedAt *string `json:"started_at"`
+	EndedAt   *string `json:"ended_at"`
+
+	end string
+}
+
+// Begun is what the calls of a turn have begun besides their results. The registry keeps it for some days; what it does not
+// have any more is left out.
+type Begun struct {
+	waits     []wait
+	processes []process
+}
+
+// lines are what a call has begun, in words.
+func (b Begun) lines(step string) (out []string) {
+	for _, w := range b.waits {
+		if w.Step == step {
+			out = append(out, w.line())
 		}
+	}
+	for _, p := range b.processes {
+		if p.Step == step {
+			out = append(out, fmt.Sprintf("process %s: %s", p.ID, p.end))
+		}
+	}
+	return out
+}
+
+func (w wait) line() string {
+	state := w.State
+	if w.Decision != "" && state == "used" {
+		state = "approved, " + w.Decision
+	}
+	if w.By != "" {
+		state += " by " + w.By
+	}
+	if w.Kind == "approval" {
+		return fmt.Sprintf("approval %s (%s): %s%s", w.ID, excerpt(w.Reason), state, w.waited)
+	}
+	return fmt.Sprintf("question %s: %s%s", w.ID, state, w.waited)
+}
+
+// begun reads what the calls of a turn have begun: approvals, questions, and processes in the background.
+func begun(ctx context.Context, e *command.Env, t *registry.Turn) (b Begun, err error) {
+	if !hasTools(t) {
+		return b, nil
+	}
+	step := func(key string) (string, bool) {
+		step, ok := strings.CutPrefix(key, t.GetKey()+":")
+		step, _, _ = strings.Cut(step, ":create:") // a new agent that a command has asked for
+		return step, ok
 	}
 	token := ""
 	for range maxPages {
 		r, err := e.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{AgentId: t.GetAgentId(), PageSize: 1000, PageToken: token})
 		if err != nil {
-			return nil, err
+			return b, err
 		}
 		for _, a := range r.GetApprovals() {
-			by := ""
-			if a.GetBy() != "" {
-				by = " by " + a.GetBy()
+			if key, ok := step(a.GetKey()); ok {
+				b.waits = append(b.waits, waitOf(wait{
+					Step: key, Kind: "approval", ID: a.GetApprovalId(), Reason: a.GetReason(), State: command.Word(a.GetState(), "APPROVAL_STATE_", "unknown"),
+					Decision: command.Word(a.GetDecision(), "APPROVAL_DECISION_", ""), By: a.GetBy(),
+				}, a.GetRequestedAt(), a.GetEndedAt()))
 			}
-			state := command.Word(a.GetState(), "APPROVAL_STATE_", "unknown")
-			if d := command.Word(a.GetDecision(), "APPROVAL_DECISION_", ""); d != "" && state == "used" {
-				state = "approved, " + d
-			}
-			add(a.GetKey(), "approval %s (%s): %s%s%s", a.GetApprovalId(), excerpt(a.GetReason()), state, by, waited(a.GetRequestedAt(), a.GetEndedAt()))
 		}
 		if token = r.GetNextPageToken(); token == "" {
 			break
@@ -136,14 +257,14 @@ func began(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]
 	for range maxPages {
 		r, err := e.Questions().ListQuestions(ctx, &registry.ListQuestionsRequest{AgentId: t.GetAgentId(), PageSize: 1000, PageToken: token})
 		if err != nil {
-			return nil, err
+			return b, err
 		}
 		for _, q := range r.GetQuestions() {
-			by := ""
-			if q.GetBy() != "" {
-				by = " by " + q.GetBy()
+			if key, ok := step(q.GetKey()); ok {
+				b.waits = append(b.waits, waitOf(wait{
+					Step: key, Kind: "question", ID: q.GetQuestionId(), State: command.Word(q.GetState(), "QUESTION_STATE_", "unknown"), By: q.GetBy(),
+				}, q.GetRequestedAt(), q.GetEndedAt()))
 			}
-			add(q.GetKey(), "question %s: %s%s%s", q.GetQuestionId(), command.Word(q.GetState(), "QUESTION_STATE_", "unknown"), by, waited(q.GetRequestedAt(), q.GetEndedAt()))
 		}
 		if token = r.GetNextPageToken(); token == "" {
 			break
@@ -151,20 +272,32 @@ func began(ctx context.Context, e *command.Env, t *registry.Turn) (map[string][]
 	}
 	r, err := e.Turns().ListProcesses(ctx, &registry.ListProcessesRequest{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId()})
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	for _, p := range r.GetProcesses() {
-		add(p.GetStepKey(), "process %s: %s", p.GetId(), processEnd(p))
+	for _, p := range slices.Backward(r.GetProcesses()) { // newest first
+		if key, ok := step(p.GetStepKey()); ok {
+			b.processes = append(b.processes, processOf(key, p))
+		}
 	}
-	return out, nil
+	return b, nil
 }
 
-// waited is how long a person was waited for; empty: the wait goes on, or it is not known.
-func waited(from, to *timestamppb.Timestamp) string {
-	if to == nil {
-		return ""
+// waitOf completes a wait with its times; to is nil while it goes on.
+func waitOf(w wait, from, to *timestamppb.Timestamp) wait {
+	w.RequestedAt, w.EndedAt = command.Stamp(from), command.Stamp(to)
+	if to != nil {
+		w.WaitedMS, w.waited = to.AsTime().Sub(when(from)).Milliseconds(), ", it waited "+gap(when(from), when(to))
 	}
-	return ", it waited " + gap(when(from), when(to))
+	return w
+}
+
+func processOf(step string, p *registry.Process) process {
+	out := process{Step: step, ID: p.GetId(), State: command.Word(p.GetState(), "PROCESS_STATE_", "unknown"), StartedAt: command.Stamp(p.GetStartedAt()), EndedAt: command.Stamp(p.GetEndedAt()), end: processEnd(p)}
+	if p.GetState() == registry.ProcessState_PROCESS_STATE_EXITED {
+		exit := p.GetExit()
+		out.Exit = &exit
+	}
+	return out
 }
 
 // processEnd is how a process in the background has ended.

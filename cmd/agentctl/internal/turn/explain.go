@@ -14,21 +14,27 @@ import (
 
 // step is a journal row for programs.
 type step struct {
-	Seq        int32   `json:"seq"`
-	Kind       string  `json:"kind"`
-	Key        string  `json:"key"`
-	Name       string  `json:"name"`
-	State      string  `json:"state"`
-	Class      string  `json:"class,omitempty"`
-	CallID     string  `json:"call_id,omitempty"`
-	Summary    string  `json:"summary,omitempty"`
-	IsError    bool    `json:"is_error,omitempty"`
-	External   bool    `json:"external,omitempty"`
-	Arguments  string  `json:"arguments,omitempty"`
-	Result     string  `json:"result,omitempty"`
-	DurationMS int64   `json:"duration_ms"`
-	Usage      *usage  `json:"usage,omitempty"`
-	RecordedAt *string `json:"recorded_at"`
+	Seq      int32  `json:"seq"`
+	Kind     string `json:"kind"`
+	Key      string `json:"key"`
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	Class    string `json:"class,omitempty"`
+	CallID   string `json:"call_id,omitempty"`
+	Summary  string `json:"summary,omitempty"`
+	IsError  bool   `json:"is_error,omitempty"`
+	External bool   `json:"external,omitempty"`
+	// Together are the keys of the calls that ran at the same time.
+	Together []string `json:"together,omitempty"`
+	// Recovery is what a crash of the runner made of the call, or would make of it now: run_again, asks_again, in_doubt.
+	Recovery string `json:"recovery,omitempty"`
+	// CompleteOutput is the file with it in the working directory, where the result is shortened.
+	CompleteOutput string  `json:"complete_output,omitempty"`
+	Arguments      string  `json:"arguments,omitempty"`
+	Result         string  `json:"result,omitempty"`
+	DurationMS     int64   `json:"duration_ms"`
+	Usage          *usage  `json:"usage,omitempty"`
+	RecordedAt     *string `json:"recorded_at"`
 }
 
 type delivery struct {
@@ -60,7 +66,8 @@ id that send printed, or a run id.
 apply_patch did, for 7 days. What commands changed is not recorded.`,
 		Example: `  agentctl explain alice 17
   agentctl explain alice 17 --diff
-  agentctl explain alice 17 --json | jq .steps`,
+  agentctl explain alice 17 --json | jq .steps
+  agentctl explain alice 17 --json | jq '.waits, .processes'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			inbox, run, err := command.MessageID(args[1])
 			if err != nil {
@@ -70,20 +77,18 @@ apply_patch did, for 7 days. What commands changed is not recorded.`,
 			if err != nil {
 				return err
 			}
-			a, leftOut := full(r.GetTurn()), int32(0)
+			began, err := begun(c.Context(), e, r.GetTurn())
+			if err != nil {
+				return err
+			}
+			a, leftOut := full(r.GetTurn(), began), int32(0)
 			if diff {
 				if a.Changes, leftOut, err = changesOf(c, e, r.GetTurn()); err != nil {
 					return err
 				}
 			}
 			return e.Print(a, []string{r.GetTurn().GetKey()}, func() error {
-				var lines map[string][]string
-				if hasTools(r.GetTurn()) {
-					if lines, err = began(c.Context(), e, r.GetTurn()); err != nil {
-						return err
-					}
-				}
-				for _, l := range History(r.GetTurn(), lines) {
+				for _, l := range History(r.GetTurn(), began) {
 					fmt.Fprintln(e.Out, l.render(e))
 				}
 				if err := explainAgent(c, e, r.GetTurn()); err != nil || !diff {
@@ -121,9 +126,11 @@ func explainAgent(c *cobra.Command, e *command.Env, t *registry.Turn) error {
 	return nil
 }
 
-func full(t *registry.Turn) account {
+func full(t *registry.Turn, began Begun) account {
 	a := accountOf(t)
-	a.Steps, a.Leader = []step{}, t.GetLeader()
+	a.Steps, a.Leader, a.Waits, a.Processes = []step{}, t.GetLeader(), began.waits, began.processes
+	group := together(t.GetSteps())
+	again := ranAgain(t, group)
 	for _, f := range t.GetAttempts() {
 		a.Attempts = append(a.Attempts, attempt{f.GetN(), command.Stamp(f.GetAt()), f.GetClass(), f.GetError(), f.GetCounted(), f.GetWait().AsDuration().Milliseconds()})
 	}
@@ -133,6 +140,10 @@ func full(t *registry.Turn) account {
 			Seq: s.GetSeq(), Kind: command.Word(s.GetKind(), "STEP_KIND_", "unknown"), Key: s.GetKey(), Name: s.GetName(), State: command.Word(s.GetState(), "STEP_STATE_", "unknown"),
 			Class: command.Word(s.GetClass(), "TOOL_CLASS_", ""), CallID: s.GetCallId(), Summary: s.GetSummary(), IsError: s.GetIsError(), External: s.GetExternal(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
 			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: command.Stamp(s.GetRecordedAt()),
+			Together: group[s.GetKey()], Recovery: recovery(s, again[s.GetKey()]),
+		}
+		if s.GetKind() == registry.StepKind_STEP_KIND_TOOL {
+			row.CompleteOutput = completeOutput(s.GetResult())
 		}
 		if s.GetUsage() != nil {
 			u := usageOf(s.GetUsage())

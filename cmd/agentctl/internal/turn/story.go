@@ -59,18 +59,19 @@ func (l Entry) render(e *command.Env) string {
 // teller collects a story.
 type teller struct {
 	lines    []Entry
-	began    map[string][]string
-	together map[string]string // by the key of a step, with which others it ran
+	began    Begun
+	together map[string][]string // by the key of a step, with which others it ran
+	again    map[string]bool     // by the key of a step, whether it was run again after a crash
 }
 
 func (l *teller) say(at time.Time, mood Mood, format string, args ...any) {
 	l.lines = append(l.lines, Entry{at, fmt.Sprintf(format, args...), mood})
 }
 
-// History describes a turn in plain words, in chronological order. began are lines about what its calls have begun, by the
-// key of the step.
-func History(t *registry.Turn, began map[string][]string) []Entry {
+// History describes a turn in plain words, in chronological order, with what its calls have begun.
+func History(t *registry.Turn, began Begun) []Entry {
 	l := teller{began: began, together: together(t.GetSteps())}
+	l.again = ranAgain(t, l.together)
 	day := ""
 	if q := when(t.GetQueuedAt()); !q.IsZero() {
 		day = " on " + q.UTC().Format(time.DateOnly) + " (times are UTC)"

@@ -21,7 +21,7 @@ func at(ms int) *timestamppb.Timestamp {
 // told is a story as one text, a line each.
 func told(t *registry.Turn) string {
 	var b strings.Builder
-	for _, l := range History(t, nil) {
+	for _, l := range History(t, Begun{}) {
 		b.WriteString(l.Text + "\n")
 	}
 	return b.String()
@@ -137,7 +137,7 @@ func TestStoryOfAttempts(t *testing.T) {
 	if strings.Contains(got, "model try failed") {
 		t.Errorf("told twice:\n%s", got)
 	}
-	if a := full(waits).Attempts; len(a) != 3 || a[2].N != 9 || a[2].Counted || a[2].WaitMS != 30_000 || a[2].At == nil || a[0].Class != "answer broke off" {
+	if a := full(waits, Begun{}).Attempts; len(a) != 3 || a[2].N != 9 || a[2].Counted || a[2].WaitMS != 30_000 || a[2].At == nil || a[0].Class != "answer broke off" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -195,14 +195,14 @@ func TestStoryOfMessagesTogether(t *testing.T) {
 	if got := told(leader); !strings.Contains(got, "steer:1: messages 18, 20 joined here, and are answered with this one\n") {
 		t.Errorf("the leader:\n%s", got)
 	}
-	if a := full(leader); len(a.Joined) != 2 || a.Joined[1] != (Member{of("20"), 20}) {
+	if a := full(leader, Begun{}); len(a.Joined) != 2 || a.Joined[1] != (Member{of("20"), 20}) {
 		t.Errorf("for programs: %+v", a.Joined)
 	}
 	member := &registry.Turn{AgentId: "a1", InboxId: 18, Key: of("18"), Leader: of("17"), State: registry.TurnState_TURN_STATE_DONE, Fate: registry.Fate_FATE_MERGED, QueuedAt: at(0)}
 	if got := told(member); !strings.Contains(got, "answered together with message 17\n") || !strings.Contains(got, "agentctl explain a1 "+of("17")+"\n") {
 		t.Errorf("the member:\n%s", got)
 	}
-	if a := full(member); a.Leader != of("17") {
+	if a := full(member, Begun{}); a.Leader != of("17") {
 		t.Errorf("for programs: %+v", a)
 	}
 	member.Fate, member.State = registry.Fate_FATE_UNSPECIFIED, registry.TurnState_TURN_STATE_CLAIMED
@@ -252,7 +252,7 @@ func TestHistoryOfCalls(t *testing.T) {
 		call("tool:1:3", "exec make", effect, done, `{"exitCode":0,"stdout":"","spill":".output/exec-1.txt"}`),
 		call("tool:2:1", "read a", read, intent, ""), asks,
 		call("tool:2:3", "exec rm x", effect, intent, ""),
-	}}, map[string][]string{"tool:2:2": {"approval ap-1: pending"}}) {
+	}}, Begun{waits: []wait{{Step: "tool:2:2", Kind: "approval", ID: "ap-1", Reason: "it leaves the sandbox", State: "pending"}}}) {
 		b.WriteString(l.Text + "\n")
 	}
 	for _, want := range []string{
@@ -261,7 +261,7 @@ func TestHistoryOfCalls(t *testing.T) {
 		"tool:1:3: exec make (effect): ok in 40ms\nits complete output is in .output/exec-1.txt",
 		"tool:2:1: read a (read): begun, no result recorded yet. If the runner dies now, it is run again",
 		"tool:2:2: exec git push (effect): begun, no result recorded yet. If the runner dies before there is an answer, the same question waits",
-		"not run again\napproval ap-1: pending\n",
+		"not run again\napproval ap-1 (it leaves the sandbox): pending\n",
 		"tool:2:3: exec rm x (effect): begun, no result recorded yet. If the runner dies now, it is in doubt and is not run again (window A)",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -289,7 +289,45 @@ func TestBegan(t *testing.T) {
 			t.Errorf("%v: %q, want %q", c.state, got, c.want)
 		}
 	}
-	if got := waited(timestamppb.New(begin), end) + waited(timestamppb.New(begin), nil); got != ", it waited 4m12s" {
-		t.Errorf("waited %q", got)
+	for _, c := range []struct {
+		wait wait
+		to   *timestamppb.Timestamp
+		want string
+	}{
+		{wait{Kind: "approval", ID: "ap-1", Reason: "r", State: "used", Decision: "once", By: "owner"}, end, "approval ap-1 (r): approved, once by owner, it waited 4m12s"},
+		{wait{Kind: "question", ID: "q-1", State: "pending"}, nil, "question q-1: pending"},
+	} {
+		if got := waitOf(c.wait, timestamppb.New(begin), c.to).line(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// S2-50: a call that had begun when a runner died was run again, where it may be; what came after it and what was recorded
+// before was not.
+func TestRanAgain(t *testing.T) {
+	step := func(kind registry.StepKind, key string, class registry.ToolClass, ms int) *registry.Step {
+		return &registry.Step{Kind: kind, Key: key, Summary: "s", Class: class, State: registry.StepState_STEP_STATE_DONE, Result: []byte(`{"text":"x"}`), RecordedAt: at(ms)}
+	}
+	const tool, read, effect = registry.StepKind_STEP_KIND_TOOL, registry.ToolClass_TOOL_CLASS_READ, registry.ToolClass_TOOL_CLASS_EFFECT
+	turn := &registry.Turn{
+		Attempts: []*registry.Attempt{{N: 1, At: at(500), Class: store.ClassCrash}},
+		Steps: []*registry.Step{
+			step(registry.StepKind_STEP_KIND_MODEL, "model:1", 0, 100), step(tool, "tool:1:1", effect, 200),
+			step(tool, "tool:1:2", read, 700), step(tool, "tool:1:3", read, 700), step(tool, "tool:1:4", effect, 800), step(tool, "tool:1:5", read, 900),
+		},
+	}
+	got := full(turn, Begun{})
+	for n, want := range []string{"", "", runAgain, runAgain, "", ""} {
+		if s := got.Steps[n]; s.Recovery != want {
+			t.Errorf("%s: %q, want %q", s.Key, s.Recovery, want)
+		}
+	}
+	if got := told(turn); strings.Count(got, "and was run again: a call of class read may be repeated\n") != 2 {
+		t.Errorf("in words:\n%s", got)
+	}
+	turn.Steps[0].RecordedAt = at(600) // no call was journaled at the time
+	if got := full(turn, Begun{}); got.Steps[2].Recovery != "" {
+		t.Error("a call of a later answer was run again")
 	}
 }

@@ -52,6 +52,8 @@ type account struct {
 	Joined         []Member  `json:"joined,omitempty"` // whom it answers too
 	Attempts       []attempt `json:"attempts,omitempty"`
 	Steps          []step    `json:"steps,omitempty"`
+	Waits          []wait    `json:"waits,omitempty"`     // of its calls, for people
+	Processes      []process `json:"processes,omitempty"` // that its calls started
 	Delivery       *delivery `json:"delivery,omitempty"`
 	Changes        []change  `json:"changes,omitempty"` // with --diff
 }

@@ -188,7 +188,7 @@ func (s *Source) Explain(ctx context.Context, id int64) tea.Cmd {
 			return "", err
 		}
 		var b strings.Builder
-		for _, l := range turn.History(r.GetTurn(), nil) {
+		for _, l := range turn.History(r.GetTurn(), turn.Begun{}) {
 			at := "            "
 			if !l.At.IsZero() {
 				at = l.At.UTC().Format("15:04:05.000")
