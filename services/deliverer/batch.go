@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -67,6 +69,10 @@ func (s *Service) GetDelivererInfo(context.Context, *delivererv1.GetDelivererInf
 			state = "half-open"
 		}
 		out.Breakers = append(out.Breakers, &delivererv1.BreakerInfo{Channel: d.Key.String(), State: state, Wait: durationpb.New(d.Wait)})
+	}
+	sent := s.pool.Sent()
+	for _, account := range slices.Sorted(maps.Keys(sent)) {
+		out.Accounts = append(out.Accounts, &delivererv1.AccountSends{Account: account, Sent: sent[account]})
 	}
 	return out, nil
 }

@@ -267,7 +267,7 @@ var states = map[accounts.State]gatewayv1.ChannelState{
 
 func wire(a accounts.Status) *gatewayv1.Channel {
 	c := &gatewayv1.Channel{
-		Name: a.Name, Type: a.Type, State: states[a.State], Since: timestamppb.New(a.Since), In: a.In, What: a.What, Address: a.Address,
+		Name: a.Name, Type: a.Type, State: states[a.State], Since: timestamppb.New(a.Since), In: a.In, What: a.What, Address: a.Address, Notices: a.Notices,
 	}
 	if a.Lag >= 0 {
 		c.Lag = durationpb.New(a.Lag)

@@ -258,12 +258,14 @@ func settleSend(t *Thread, d *Delivery, fin store.FinishDelivery) {
 		if fin.Parts <= d.Parts {
 			return // the answer was lost, not the part
 		}
+		d.ProviderID = sentAs(d, fin)
 		d.Attempts, d.Crashes, d.Parts, d.Reach = 1, 0, fin.Parts, fin.Reach
-		d.Channel, d.ProviderID, d.Error = fin.Channel, fin.ProviderID, ""
+		d.Channel, d.Error = fin.Channel, ""
 		t.save(d)
 		return
 	}
-	d.Channel, d.ProviderID, d.Error, d.NotBefore = fin.Channel, fin.ProviderID, fin.Error, 0
+	d.ProviderID = sentAs(d, fin)
+	d.Channel, d.Error, d.NotBefore = fin.Channel, fin.Error, 0
 	d.MaybeDuplicate = d.MaybeDuplicate || fin.InDoubt // the next send carries the flag
 	wait := func(w time.Duration) {
 		d.State = store.DeliveryPending
@@ -290,6 +292,23 @@ func settleSend(t *Thread, d *Delivery, fin store.FinishDelivery) {
 		return
 	}
 	t.save(d)
+}
+
+// maxSentAs bounds the ids of the parts of a message that are kept, in bytes.
+const maxSentAs = 512
+
+// sentAs is what the platform calls a message after a send: of one in parts the ids of all that were sent, the first ones
+// as far as they are kept.
+func sentAs(d *Delivery, fin store.FinishDelivery) string {
+	switch {
+	case d.Parts == 0:
+		return fin.ProviderID
+	case fin.Outcome != store.OutcomeSent && fin.Outcome != store.OutcomePart || fin.ProviderID == "" || len(d.ProviderID)+len(fin.ProviderID) > maxSentAs:
+		return d.ProviderID
+	case d.ProviderID == "":
+		return fin.ProviderID
+	}
+	return d.ProviderID + ", " + fin.ProviderID
 }
 
 // Resolve retries a dead delivery ("retried") or takes it off the dead letters ("dropped"),

@@ -102,7 +102,9 @@ var says = map[string]func(*testing.T, *fixture){
 		ok(t, err)
 		equal(t, "retried", []any{d.State, d.Parts, d.Reach}, []any{store.DeliveryPending, 2, 20})
 		f.next(t, store.NextDelivery{})
-		equal(t, "sent", []any{f.sent(t, 2, store.OutcomeSent).State, f.sent(t, 2, store.OutcomeSent).Parts}, []any{store.DeliverySent, 2})
+		done := f.sent(t, 2, store.OutcomeSent)
+		equal(t, "sent", []any{done.State, done.Parts, done.ProviderID}, []any{store.DeliverySent, 2, "p, p, p"})
+		equal(t, "sent before", f.sent(t, 2, store.OutcomeSent), done)
 	},
 	// A digest that a person asked for has cost something too.
 	"a step outside of a turn is counted": func(t *testing.T, f *fixture) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/reference"
+	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	gateway "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -273,9 +275,55 @@ type Status struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
 	In      int64     `json:"in"`
+	Out     *int64    `json:"out,omitempty"` // unset: no deliverer answers
 	Lag     *float64  `json:"lag_seconds,omitempty"`
 	What    string    `json:"what,omitempty"`
 	Address string    `json:"address,omitempty"`
+}
+
+// Statuses are the accounts at the gateway, with what the deliverer sent by them.
+func Statuses(ctx context.Context, e *command.Env) ([]Status, error) {
+	r, err := e.Gateway().ListChannels(ctx, &gateway.ListChannelsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	out := []Status{}
+	for _, ch := range r.GetChannels() {
+		out = append(out, statusOf(ch))
+	}
+	if len(out) == 0 {
+		return out, nil
+	}
+	d, err := e.DelivererService().GetDelivererInfo(ctx, &deliverer.GetDelivererInfoRequest{})
+	if err != nil { // the states are what was asked for
+		return out, ctx.Err()
+	}
+	for i, ch := range r.GetChannels() {
+		n := ch.GetNotices()
+		for _, a := range d.GetAccounts() {
+			if a.GetAccount() == ch.GetName() {
+				n += a.GetSent()
+			}
+		}
+		out[i].Out = &n
+	}
+	return out, nil
+}
+
+// Sent is how many messages were sent by the account, for a table.
+func (s Status) Sent() string {
+	if s.Out == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*s.Out, 10)
+}
+
+// Late is the lag of the last message of the account, for a table.
+func (s Status) Late() string {
+	if s.Lag == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0fs", *s.Lag)
 }
 
 func statusOf(c *gateway.Channel) Status {
@@ -295,29 +343,22 @@ func statusCommand(e *command.Env) *cobra.Command {
 		Use:   "status",
 		Short: "Show the states of the accounts",
 		Long: `Show the states of the accounts at the gateway: since when, how many messages they received,
-how long the last one took from its sending, and what to do where one does not receive. Of
-several gateways one receives for an account of a chat platform: the one that has its lease.
-At the others it is standby.`,
+how many were sent by them (replies and notices, counted since the services started), how long
+the last one took from its sending, and what to do where one does not receive. Of several
+gateways one receives for an account of a chat platform: the one that has its lease. At the
+others it is standby.`,
 		Example: `  agentctl channels status
   agentctl channels status --json | jq -r '.[] | select(.state != "up" and .state != "standby") | .what'`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := e.Gateway().ListChannels(c.Context(), &gateway.ListChannelsRequest{})
+			out, err := Statuses(c.Context(), e)
 			if err != nil {
 				return err
 			}
-			out := []Status{}
-			for _, ch := range r.GetChannels() {
-				out = append(out, statusOf(ch))
-			}
-			t := screen.NewTable(e, "name", "type", "state", "since", "in", "lag", "what", "address").Wide("address").Cut("what").Drop("lag", "type").
+			t := screen.NewTable(e, "name", "type", "state", "since", "in", "out", "lag", "what", "address").Wide("address").Cut("what").Drop("lag", "type").
 				None("no accounts: 'agentctl channels add TYPE NAME' adds one")
 			now := time.Now()
 			return screen.List(t, out, func(s Status) []any {
-				lag := "-"
-				if s.Lag != nil {
-					lag = fmt.Sprintf("%.0fs", *s.Lag)
-				}
-				return []any{s.Name, s.Type, s.State, screen.Age(now, s.Since), s.In, lag, s.What, cmp.Or(s.Address, "-")}
+				return []any{s.Name, s.Type, s.State, screen.Age(now, s.Since), s.In, s.Sent(), s.Late(), s.What, cmp.Or(s.Address, "-")}
 			})
 		},
 	}

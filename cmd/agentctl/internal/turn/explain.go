@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -81,14 +82,21 @@ apply_patch did, for 7 days. What commands changed is not recorded.`,
 			if err != nil {
 				return err
 			}
+			said, err := sent(c.Context(), e, r.GetTurn())
+			if err != nil {
+				return err
+			}
 			a, leftOut := full(r.GetTurn(), began), int32(0)
+			for _, d := range said {
+				a.Earlier = append(a.Earlier, *deliveryOf(d))
+			}
 			if diff {
 				if a.Changes, leftOut, err = changesOf(c, e, r.GetTurn()); err != nil {
 					return err
 				}
 			}
 			return e.Print(a, []string{r.GetTurn().GetKey()}, func() error {
-				for _, l := range History(r.GetTurn(), began) {
+				for _, l := range History(r.GetTurn(), began, said...) {
 					fmt.Fprintln(e.Out, l.render(e))
 				}
 				if err := explainAgent(c, e, r.GetTurn()); err != nil || !diff {
@@ -152,11 +160,39 @@ func full(t *registry.Turn, began Begun) account {
 		a.Steps = append(a.Steps, row)
 	}
 	if d := t.GetDelivery(); d != nil {
-		a.Delivery = &delivery{
-			ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: command.Word(d.GetState(), "DELIVERY_STATE_", "none"), Attempts: d.GetAttempts(),
-			Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
-			NextAt: command.Stamp(d.GetNextAt()), CreatedAt: command.Stamp(d.GetCreatedAt()), UpdatedAt: command.Stamp(d.GetUpdatedAt()),
-		}
+		a.Delivery = deliveryOf(d)
 	}
 	return a
+}
+
+func deliveryOf(d *registry.Delivery) *delivery {
+	return &delivery{
+		ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: command.Word(d.GetState(), "DELIVERY_STATE_", "none"), Attempts: d.GetAttempts(),
+		Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
+		NextAt: command.Stamp(d.GetNextAt()), CreatedAt: command.Stamp(d.GetCreatedAt()), UpdatedAt: command.Stamp(d.GetUpdatedAt()),
+	}
+}
+
+// maxSent bounds the messages of one turn whose deliveries are shown.
+const maxSent = 1000
+
+// sent are the deliveries of what a turn sent to its peer before its end, in order: of what the agent said in the
+// conversation from the message on, until the turn had its fate.
+func sent(ctx context.Context, e *command.Env, t *registry.Turn) (out []*registry.Delivery, err error) {
+	if SentMessages(t) == 0 || t.GetThreadId() == "" {
+		return nil, nil
+	}
+	r, err := e.Deliveries().ListDeliveries(ctx, &registry.ListDeliveriesRequest{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId(), AfterEventId: t.GetInboundEventId(), PageSize: maxSent})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range r.GetDeliveries() {
+		if t.GetFinishedAt() != nil && when(d.GetCreatedAt()).After(when(t.GetFinishedAt())) {
+			break
+		}
+		if d.GetEventId() != t.GetReplyEventId() {
+			out = append(out, d)
+		}
+	}
+	return out, nil
 }

@@ -68,8 +68,9 @@ func (l *teller) say(at time.Time, mood Mood, format string, args ...any) {
 	l.lines = append(l.lines, Entry{at, fmt.Sprintf(format, args...), mood})
 }
 
-// History describes a turn in plain words, in chronological order, with what its calls have begun.
-func History(t *registry.Turn, began Begun) []Entry {
+// History describes a turn in plain words, in chronological order, with what its calls have begun and the deliveries of what
+// it sent before its reply.
+func History(t *registry.Turn, began Begun, earlier ...*registry.Delivery) []Entry {
 	l := teller{began: began, together: together(t.GetSteps())}
 	l.again = ranAgain(t, l.together)
 	day := ""
@@ -120,7 +121,10 @@ func History(t *registry.Turn, began Begun) []Entry {
 	}
 	l.end(t)
 	if d := t.GetDelivery(); d != nil {
-		l.delivery(d)
+		earlier = append(earlier, d)
+	}
+	for len(earlier) > 0 {
+		earlier = l.deliveries(earlier)
 	}
 	return l.lines
 }
@@ -276,6 +280,24 @@ func (l *teller) open(t *registry.Turn) {
 	default:
 		l.say(time.Time{}, Careful, "its state is not known to this program")
 	}
+}
+
+// deliveries describes the first of deliveries, together with those after it that were sent without trouble over the same
+// channel, and returns the rest.
+func (l *teller) deliveries(list []*registry.Delivery) []*registry.Delivery {
+	first, ids := list[0], []string{}
+	for _, d := range list {
+		if d.GetState() != registry.DeliveryState_DELIVERY_STATE_SENT || d.GetChannel() != first.GetChannel() || d.GetAttempts() > 1 || d.GetMaybeDuplicate() || d.GetProviderId() == "" {
+			break
+		}
+		ids = append(ids, d.GetProviderId())
+	}
+	if len(ids) < 2 {
+		l.delivery(first)
+		return list[1:]
+	}
+	l.say(when(list[len(ids)-1].GetUpdatedAt()), Good, "delivery by %s: sent as %s", first.GetChannel(), strings.Join(ids, ", "))
+	return list[len(ids):]
 }
 
 func (l *teller) delivery(d *registry.Delivery) {

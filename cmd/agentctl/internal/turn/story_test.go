@@ -303,6 +303,21 @@ func TestBegan(t *testing.T) {
 	}
 }
 
+// What was sent before the reply is shown with it: together, as long as nothing went wrong.
+func TestHistoryOfBlocks(t *testing.T) {
+	delivery := func(id string, tries int32) *registry.Delivery {
+		return &registry.Delivery{State: registry.DeliveryState_DELIVERY_STATE_SENT, Channel: "tg", ProviderId: id, Attempts: tries, UpdatedAt: at(10)}
+	}
+	turn := &registry.Turn{Fate: registry.Fate_FATE_REPLIED, Delivery: delivery("5515", 1)}
+	var b strings.Builder
+	for _, l := range History(turn, Begun{}, delivery("5511", 1), delivery("5512", 1), delivery("5513", 2), delivery("5514", 1)) {
+		b.WriteString(l.Text + "\n")
+	}
+	if want := "delivery by tg: sent as 5511, 5512\ndelivery by tg: sent as 5513 after 2 tries\ndelivery by tg: sent as 5514, 5515\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("got\n%s\nwant at its end\n%s", b.String(), want)
+	}
+}
+
 // S2-50: a call that had begun when a runner died was run again, where it may be; what came after it and what was recorded
 // before was not.
 func TestRanAgain(t *testing.T) {

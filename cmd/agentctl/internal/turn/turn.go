@@ -55,6 +55,8 @@ type account struct {
 	Waits          []wait    `json:"waits,omitempty"`     // of its calls, for people
 	Processes      []process `json:"processes,omitempty"` // that its calls started
 	Delivery       *delivery `json:"delivery,omitempty"`
+	// Earlier are the deliveries of what was sent before the reply.
+	Earlier []delivery `json:"earlier_deliveries,omitempty"`
 	Changes        []change  `json:"changes,omitempty"` // with --diff
 }
 

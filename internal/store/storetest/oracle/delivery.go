@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
@@ -203,7 +204,13 @@ func (m *Model) outcome(now time.Time, d *delivery, fin store.FinishDelivery) {
 	if fin.Outcome == store.OutcomePart && fin.Parts <= d.parts {
 		return // late news
 	}
-	d.change, d.channel, d.provider, d.err = now, fin.Channel, fin.ProviderID, fin.Error
+	d.change, d.channel, d.err = now, fin.Channel, fin.Error
+	switch {
+	case d.parts == 0:
+		d.provider = fin.ProviderID
+	case fin.Outcome == store.OutcomeSent || fin.Outcome == store.OutcomePart: // of a message in parts all: not in RELIABILITY
+		d.provider = strings.TrimPrefix(d.provider+", "+fin.ProviderID, ", ")
+	}
 	d.maybe = d.maybe || fin.InDoubt
 	switch fin.Outcome {
 	case store.OutcomeSent:

@@ -50,6 +50,8 @@ type record struct {
 	Finish
 	took time.Duration
 	flag bool // the send carried the duplicate flag
+	// account of the home by which it was sent; empty: another channel.
+	account string
 	span tracing.Span
 	rest *Due // what is left to send of a message in parts
 }
@@ -256,6 +258,9 @@ func (l *lane) count(r *record, dead bool) {
 		word = "maybe_duplicate"
 	case r.Outcome == Sent:
 		word = "sent"
+	}
+	if r.account != "" && (r.Outcome == Sent || r.Outcome == Part) {
+		l.agent.pool.addSent(r.account)
 	}
 	if r.Outcome != Skipped {
 		l.agent.pool.Metrics.ObserveDelivery(r.Channel, word, r.took)

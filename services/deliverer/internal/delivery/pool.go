@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
@@ -51,6 +53,29 @@ type Pool struct {
 	cfg Config
 	Deps
 	*workerPool
+
+	mu   sync.Mutex
+	sent map[string]int64 // by the name of an account
+}
+
+// maxAccounts bounds the accounts whose messages are counted.
+const maxAccounts = 1000
+
+// addSent counts a message that the platform of an account took.
+func (p *Pool) addSent(account string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.sent[account]; ok || len(p.sent) < maxAccounts {
+		p.sent[account]++
+	}
+}
+
+// Sent is how many messages the platform of each account took since the pool was made; of a message in parts each part
+// counts. Accounts that sent nothing are left out.
+func (p *Pool) Sent() map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.sent)
 }
 
 // NewPool makes a pool. It starts nothing.
@@ -73,7 +98,7 @@ func NewPool(cfg Config, d Deps) *Pool {
 	if d.Redactor == nil {
 		d.Redactor = redact.New()
 	}
-	return &Pool{cfg: cfg, Deps: d, workerPool: newWorkerPool(cfg.Concurrency)}
+	return &Pool{cfg: cfg, Deps: d, workerPool: newWorkerPool(cfg.Concurrency), sent: map[string]int64{}}
 }
 
 // submit queues a lane.

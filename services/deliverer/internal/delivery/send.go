@@ -189,6 +189,9 @@ func (l *lane) outcome(due Due, w target, fail *channel.Error, took time.Duratio
 	}}
 	if w.channel != nil {
 		r.Outcome = outcomeOf(fail)
+		if w.name == due.Settings.Account {
+			r.account = w.name
+		}
 	}
 	if r.Outcome == Sent && w.rest != nil {
 		r.Outcome, r.rest, r.Parts, r.Reach = Part, w.rest, w.rest.Parts, w.rest.Reach

@@ -113,6 +113,7 @@ type Status struct {
 	State      State
 	Since      time.Time
 	In         int64         // messages that were accepted
+	Notices    int64         // to people, that were sent by it
 	Lag        time.Duration // of the last one that says when it was sent; negative: there was none
 	What       string        // the cause of the state
 	Address    string        // where it is posted to
@@ -516,6 +517,15 @@ func (s *Set) Accepted(name string, sent time.Time) {
 			a.Lag = max(time.Since(sent), 0)
 			s.cfg.Metrics.SetLag(name, a.Lag)
 		}
+	}
+}
+
+// Noticed notes a notice that was sent by an account.
+func (s *Set) Noticed(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.list[name]; a != nil {
+		a.Notices++
 	}
 }
 

@@ -101,6 +101,7 @@ func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel
 		if err = channel.AsError(failed); err == nil {
 			fault.Point("N1")
 			a.deps.Metrics.AddNotice(kind)
+			a.deps.Accounts.Noticed(a.name)
 			return nil
 		}
 		if err.Class == channel.Rejected || a.ctx.Err() != nil || pause.For(a.ctx, min(max(err.RetryAfter, again.Wait(try)), noticeLimit)) != nil {
@@ -132,6 +133,9 @@ func (d Deps) Test(ctx context.Context, account, peer, text string) (providerID 
 	m := channel.Message{Text: text, Attempt: 1, ReplyContext: a.replyContext(channel.Update{Kind: "dm", SessionID: session, PeerID: peer}), CreatedAt: time.Now().UTC().Format(time.RFC3339Nano)}
 	m.Key = channel.Fingerprint("test", account, peer, m.CreatedAt)
 	receipt, err := a.out.Send(ctx, m)
+	if err == nil {
+		d.Accounts.Noticed(account)
+	}
 	return receipt.ProviderID, err
 }
 

@@ -253,8 +253,11 @@ func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDelive
 	out := &registryv1.ListDeliveriesResponse{}
 	visit := func(threadID string) (full bool, err error) {
 		from := int64(0)
+		if req.GetThreadId() != "" {
+			from = req.GetAfterEventId()
+		}
 		if threadID == fromThread {
-			from = after
+			from = max(from, after)
 		}
 		list, err := s.Store.ListDeliveries(ctx, store.Ref{Agent: req.GetAgentId(), Thread: threadID}, wire.ReadDeliveryState(req.GetState()), from, size-len(out.GetDeliveries()))
 		if err != nil {

@@ -234,6 +234,62 @@ func (x *BreakerInfo) GetWait() *durationpb.Duration {
 	return nil
 }
 
+// AccountSends is what was sent by one account of the home.
+type AccountSends struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// account by its name.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// sent is the number of messages that its platform took since this deliverer started; of a
+	// message in parts each part counts.
+	Sent          int64 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountSends) Reset() {
+	*x = AccountSends{}
+	mi := &file_theclaw_deliverer_v1_deliverer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountSends) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountSends) ProtoMessage() {}
+
+func (x *AccountSends) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_deliverer_v1_deliverer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountSends.ProtoReflect.Descriptor instead.
+func (*AccountSends) Descriptor() ([]byte, []int) {
+	return file_theclaw_deliverer_v1_deliverer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AccountSends) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *AccountSends) GetSent() int64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
 // GetDelivererInfoResponse describes the deliverer.
 type GetDelivererInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -244,14 +300,16 @@ type GetDelivererInfoResponse struct {
 	// breakers that are not closed.
 	Breakers []*BreakerInfo `protobuf:"bytes,3,rep,name=breakers,proto3" json:"breakers,omitempty"`
 	// uptime of the process.
-	Uptime        *durationpb.Duration `protobuf:"bytes,4,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	Uptime *durationpb.Duration `protobuf:"bytes,4,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	// accounts that have sent something, by name.
+	Accounts      []*AccountSends `protobuf:"bytes,5,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetDelivererInfoResponse) Reset() {
 	*x = GetDelivererInfoResponse{}
-	mi := &file_theclaw_deliverer_v1_deliverer_proto_msgTypes[4]
+	mi := &file_theclaw_deliverer_v1_deliverer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +321,7 @@ func (x *GetDelivererInfoResponse) String() string {
 func (*GetDelivererInfoResponse) ProtoMessage() {}
 
 func (x *GetDelivererInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_deliverer_v1_deliverer_proto_msgTypes[4]
+	mi := &file_theclaw_deliverer_v1_deliverer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +334,7 @@ func (x *GetDelivererInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelivererInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetDelivererInfoResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_deliverer_v1_deliverer_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_deliverer_v1_deliverer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetDelivererInfoResponse) GetHolder() string {
@@ -307,6 +365,13 @@ func (x *GetDelivererInfoResponse) GetUptime() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetDelivererInfoResponse) GetAccounts() []*AccountSends {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
 var File_theclaw_deliverer_v1_deliverer_proto protoreflect.FileDescriptor
 
 const file_theclaw_deliverer_v1_deliverer_proto_rawDesc = "" +
@@ -323,12 +388,16 @@ const file_theclaw_deliverer_v1_deliverer_proto_rawDesc = "" +
 	"\vBreakerInfo\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
-	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xc9\x01\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"<\n" +
+	"\fAccountSends\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x12\n" +
+	"\x04sent\x18\x02 \x01(\x03R\x04sent\"\x89\x02\n" +
 	"\x18GetDelivererInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12#\n" +
 	"\rdrains_active\x18\x02 \x01(\x05R\fdrainsActive\x12=\n" +
 	"\bbreakers\x18\x03 \x03(\v2!.theclaw.deliverer.v1.BreakerInfoR\bbreakers\x121\n" +
-	"\x06uptime\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06uptime2\xec\x01\n" +
+	"\x06uptime\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12>\n" +
+	"\baccounts\x18\x05 \x03(\v2\".theclaw.deliverer.v1.AccountSendsR\baccounts2\xec\x01\n" +
 	"\x10DelivererService\x12e\n" +
 	"\fDeliverBatch\x12).theclaw.deliverer.v1.DeliverBatchRequest\x1a*.theclaw.deliverer.v1.DeliverBatchResponse\x12q\n" +
 	"\x10GetDelivererInfo\x12-.theclaw.deliverer.v1.GetDelivererInfoRequest\x1a..theclaw.deliverer.v1.GetDelivererInfoResponseB\xe2\x01\n" +
@@ -346,28 +415,30 @@ func file_theclaw_deliverer_v1_deliverer_proto_rawDescGZIP() []byte {
 	return file_theclaw_deliverer_v1_deliverer_proto_rawDescData
 }
 
-var file_theclaw_deliverer_v1_deliverer_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_theclaw_deliverer_v1_deliverer_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_theclaw_deliverer_v1_deliverer_proto_goTypes = []any{
 	(*DeliverBatchRequest)(nil),      // 0: theclaw.deliverer.v1.DeliverBatchRequest
 	(*DeliverBatchResponse)(nil),     // 1: theclaw.deliverer.v1.DeliverBatchResponse
 	(*GetDelivererInfoRequest)(nil),  // 2: theclaw.deliverer.v1.GetDelivererInfoRequest
 	(*BreakerInfo)(nil),              // 3: theclaw.deliverer.v1.BreakerInfo
-	(*GetDelivererInfoResponse)(nil), // 4: theclaw.deliverer.v1.GetDelivererInfoResponse
-	(*durationpb.Duration)(nil),      // 5: google.protobuf.Duration
+	(*AccountSends)(nil),             // 4: theclaw.deliverer.v1.AccountSends
+	(*GetDelivererInfoResponse)(nil), // 5: theclaw.deliverer.v1.GetDelivererInfoResponse
+	(*durationpb.Duration)(nil),      // 6: google.protobuf.Duration
 }
 var file_theclaw_deliverer_v1_deliverer_proto_depIdxs = []int32{
-	5, // 0: theclaw.deliverer.v1.BreakerInfo.wait:type_name -> google.protobuf.Duration
+	6, // 0: theclaw.deliverer.v1.BreakerInfo.wait:type_name -> google.protobuf.Duration
 	3, // 1: theclaw.deliverer.v1.GetDelivererInfoResponse.breakers:type_name -> theclaw.deliverer.v1.BreakerInfo
-	5, // 2: theclaw.deliverer.v1.GetDelivererInfoResponse.uptime:type_name -> google.protobuf.Duration
-	0, // 3: theclaw.deliverer.v1.DelivererService.DeliverBatch:input_type -> theclaw.deliverer.v1.DeliverBatchRequest
-	2, // 4: theclaw.deliverer.v1.DelivererService.GetDelivererInfo:input_type -> theclaw.deliverer.v1.GetDelivererInfoRequest
-	1, // 5: theclaw.deliverer.v1.DelivererService.DeliverBatch:output_type -> theclaw.deliverer.v1.DeliverBatchResponse
-	4, // 6: theclaw.deliverer.v1.DelivererService.GetDelivererInfo:output_type -> theclaw.deliverer.v1.GetDelivererInfoResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	6, // 2: theclaw.deliverer.v1.GetDelivererInfoResponse.uptime:type_name -> google.protobuf.Duration
+	4, // 3: theclaw.deliverer.v1.GetDelivererInfoResponse.accounts:type_name -> theclaw.deliverer.v1.AccountSends
+	0, // 4: theclaw.deliverer.v1.DelivererService.DeliverBatch:input_type -> theclaw.deliverer.v1.DeliverBatchRequest
+	2, // 5: theclaw.deliverer.v1.DelivererService.GetDelivererInfo:input_type -> theclaw.deliverer.v1.GetDelivererInfoRequest
+	1, // 6: theclaw.deliverer.v1.DelivererService.DeliverBatch:output_type -> theclaw.deliverer.v1.DeliverBatchResponse
+	5, // 7: theclaw.deliverer.v1.DelivererService.GetDelivererInfo:output_type -> theclaw.deliverer.v1.GetDelivererInfoResponse
+	6, // [6:8] is the sub-list for method output_type
+	4, // [4:6] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_deliverer_v1_deliverer_proto_init() }
@@ -381,7 +452,7 @@ func file_theclaw_deliverer_v1_deliverer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_deliverer_v1_deliverer_proto_rawDesc), len(file_theclaw_deliverer_v1_deliverer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -297,7 +297,10 @@ type Channel struct {
 	// what is the cause of the state and what to do about it.
 	What string `protobuf:"bytes,7,opt,name=what,proto3" json:"what,omitempty"`
 	// address at which it receives; empty for a type that connects to its platform.
-	Address       string `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	// notices is how many notices to people this gateway sent by it since it started; replies
+	// of agents are sent by the deliverer.
+	Notices       int64 `protobuf:"varint,9,opt,name=notices,proto3" json:"notices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +389,13 @@ func (x *Channel) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *Channel) GetNotices() int64 {
+	if x != nil {
+		return x.Notices
+	}
+	return 0
 }
 
 // ListChannelsResponse has all accounts.
@@ -651,7 +661,7 @@ const file_theclaw_gateway_v1_gateway_proto_rawDesc = "" +
 	"\x10settings_problem\x18\x06 \x01(\tR\x0fsettingsProblem\x12\x1d\n" +
 	"\n" +
 	"public_url\x18\a \x01(\tR\tpublicUrl\"\x15\n" +
-	"\x13ListChannelsRequest\"\x86\x02\n" +
+	"\x13ListChannelsRequest\"\xa0\x02\n" +
 	"\aChannel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x126\n" +
@@ -660,7 +670,8 @@ const file_theclaw_gateway_v1_gateway_proto_rawDesc = "" +
 	"\x02in\x18\x05 \x01(\x03R\x02in\x12+\n" +
 	"\x03lag\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12\x12\n" +
 	"\x04what\x18\a \x01(\tR\x04what\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\"O\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\x12\x18\n" +
+	"\anotices\x18\t \x01(\x03R\anotices\"O\n" +
 	"\x14ListChannelsResponse\x127\n" +
 	"\bchannels\x18\x01 \x03(\v2\x1b.theclaw.gateway.v1.ChannelR\bchannels\"6\n" +
 	"\x15RestartChannelRequest\x12\x1d\n" +

@@ -834,7 +834,9 @@ type ListDeliveriesRequest struct {
 	// page_size is the most deliveries to answer; 0 means 100, at most 1,000.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// page_token continues after an earlier answer; empty starts.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// after_event_id leaves out the deliveries of events up to it; only with thread_id.
+	AfterEventId  int64 `protobuf:"varint,6,opt,name=after_event_id,json=afterEventId,proto3" json:"after_event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -902,6 +904,13 @@ func (x *ListDeliveriesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListDeliveriesRequest) GetAfterEventId() int64 {
+	if x != nil {
+		return x.AfterEventId
+	}
+	return 0
 }
 
 // ListDeliveriesResponse is a page.
@@ -1238,7 +1247,7 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\bin_doubt\x18\x0f \x01(\bR\ainDoubt\"\x93\x01\n" +
 	"\x16FinishDeliveryResponse\x129\n" +
 	"\bdelivery\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.DeliveryR\bdelivery\x12>\n" +
-	"\x04next\x18\x02 \x01(\v2*.theclaw.registry.v1.BeginDeliveryResponseR\x04next\"\xe6\x01\n" +
+	"\x04next\x18\x02 \x01(\v2*.theclaw.registry.v1.BeginDeliveryResponseR\x04next\"\x95\x02\n" +
 	"\x15ListDeliveriesRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12%\n" +
 	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x128\n" +
@@ -1246,7 +1255,8 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"\x7f\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12-\n" +
+	"\x0eafter_event_id\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fafterEventId\"\x7f\n" +
 	"\x16ListDeliveriesResponse\x12=\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.DeliveryR\n" +
