@@ -108,17 +108,27 @@ func statusOf(r *registry.GetAgentStatusResponse) status {
 }
 
 func statusCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	all := false
+	c := &cobra.Command{
 		Use:   "status [ID]",
 		Short: "Show the status of one agent, or of all",
 		Long: `Show whether an agent is started, how far it has processed its inbox, and when it was
-last active. Without ID, show all agents.`,
+last active. Without ID, show all agents, and above them the services, the accounts of chat
+platforms, what waits, and the sessions of the last 24 hours. A service that does not answer
+is shown as away.
+
+With --json the agents are a list. --full is with it: one object with everything that is
+shown.`,
 		Example: `  agentctl status
   agentctl status alice
-  agentctl status alice --json | jq .inbox.pending`,
+  agentctl status alice --json | jq .inbox.pending
+  agentctl status --json --full | jq '.queue, .sessions.active_24h'`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if all && (len(args) > 0 || !e.Data()) {
+				return command.Usage(c, "--full goes with --json or --output yaml, and without ID")
+			}
 			if len(args) == 0 {
-				return statusOfAll(c.Context(), e)
+				return statusOfAll(c.Context(), e, all)
 			}
 			r, err := e.Agents().GetAgentStatus(c.Context(), &registry.GetAgentStatusRequest{AgentId: args[0]})
 			if err != nil {
@@ -132,6 +142,8 @@ last active. Without ID, show all agents.`,
 			})
 		},
 	}
+	c.Flags().BoolVar(&all, "full", false, "with --json: one object with services, channels, queue and sessions, too")
+	return c
 }
 
 // printStatus writes the nine lines of the older tool, and ours only when they
@@ -185,24 +197,24 @@ func yes(b bool) string {
 	return "no"
 }
 
-func statusOfAll(ctx context.Context, e *command.Env) error {
+func statusOfAll(ctx context.Context, e *command.Env, full bool) error {
 	agents, err := e.AllAgents(ctx)
 	if err != nil {
 		return err
 	}
 	all := make([]status, len(agents))
 	step, done := screen.Progress(e, len(agents), "asking")
-	g, ctx := errgroup.WithContext(ctx)
+	g, asking := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i, a := range agents {
 		g.Go(func() error {
 			defer step()
-			r, err := e.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: a.GetAgentId()})
+			r, err := e.Agents().GetAgentStatus(asking, &registry.GetAgentStatusRequest{AgentId: a.GetAgentId()})
 			switch {
 			case err == nil:
 				all[i] = statusOf(r)
-				all[i].Waiting = waitingOf(ctx, e, all[i])
-			case command.Unavailable(err) || ctx.Err() != nil:
+				all[i].Waiting = waitingOf(asking, e, all[i])
+			case command.Unavailable(err) || asking.Err() != nil:
 				return err
 			default: // a broken agent is shown, not dropped
 				all[i] = status{description: describe(a), condition: conditionOf(a), Started: a.GetStarted()}
@@ -219,9 +231,18 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 	if err != nil {
 		return err
 	}
+	var above overview
+	if full || !e.Data() {
+		if above, err = look(ctx, e, all); err != nil {
+			return err
+		}
+	}
 	now, model := time.Now(), modelsOf(ctx, e, agents)
 	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "model", "dir", "health").Wide("dir").Drop("kind", "model", "active", "started")
-	return screen.List(t.Then(func() { noAgents(e, len(all)) }), all, func(s status) []any {
+	if full {
+		t.Data(above)
+	}
+	return screen.List(t.Before(func() { above.print(e) }).Then(func() { noAgents(e, len(all)) }), all, func(s status) []any {
 		health := s.words()
 		if w := s.Waiting; w != nil {
 			health += fmt.Sprintf("; message %d waits: %s", w.InboxID, w.what)

@@ -39,6 +39,7 @@ type Table struct {
 	data       any
 	names      []int
 	none       string
+	before     func()
 	then       func()
 	widths     []int // of what was printed before
 }
@@ -86,6 +87,12 @@ func (t *Table) None(note string) *Table {
 	return t
 }
 
+// Before prints what comes before the table for people.
+func (t *Table) Before(print func()) *Table {
+	t.before = print
+	return t
+}
+
 // Then prints what comes after the table for people.
 func (t *Table) Then(print func()) *Table {
 	t.then = print
@@ -109,6 +116,9 @@ func List[T any](t *Table, items []T, row func(T) []any) error {
 		t.data = items
 	}
 	return t.env.Print(t.data, names, func() error {
+		if t.before != nil {
+			t.before()
+		}
 		t.Print()
 		if len(items) == 0 && t.none != "" {
 			t.env.Note("%s", t.none)

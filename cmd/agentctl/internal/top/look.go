@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/channels"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -45,6 +46,8 @@ type look struct {
 	At            string `json:"at"`
 	WindowSeconds int    `json:"window_seconds"`
 	Agents        []row  `json:"agents"`
+	// Accounts are those of chat platforms; none where no gateway answers.
+	Accounts []channels.Status `json:"accounts"`
 	NotAsked      int    `json:"agents_not_asked"`
 	Total         row    `json:"total"`
 }
@@ -55,13 +58,16 @@ func take(ctx context.Context, e *command.Env, now time.Time) (look, error) {
 	if err != nil {
 		return look{}, err
 	}
-	l := look{At: now.UTC().Format("2006-01-02T15:04:05.000Z"), WindowSeconds: int(window.Seconds()), Agents: []row{}}
+	l := look{At: now.UTC().Format("2006-01-02T15:04:05.000Z"), WindowSeconds: int(window.Seconds()), Agents: []row{}, Accounts: []channels.Status{}}
 	if over := len(agents) - MaxAgents; over > 0 {
 		agents, l.NotAsked = agents[:MaxAgents], over
 	}
 	waits, err := waiting(ctx, e)
 	if err != nil {
 		return look{}, err
+	}
+	if list, err := channels.Statuses(ctx, e); err == nil { // agents work without a gateway
+		l.Accounts = list
 	}
 	rows := make([]row, len(agents))
 	g, ctx := errgroup.WithContext(ctx)

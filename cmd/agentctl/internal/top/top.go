@@ -24,8 +24,10 @@ func Command(e *command.Env) *cobra.Command {
 		Use:   "top",
 		Short: "Show the activity of all agents, continuously",
 		Long: `Show for each agent the waiting messages, the calls that wait for a person, the processes
-in the background, the answers and tokens of the last minute, and the failures. At a terminal the list is refreshed every 2 seconds until q is pressed.
-With --once, with --json and without a terminal it is printed once.`,
+in the background, the answers and tokens of the last minute, and the failures; and for each
+account of a chat platform what it received and sent since the services started, and how long
+its last message took from its sending. At a terminal the list is refreshed every 2 seconds
+until q is pressed. With --once, with --json and without a terminal it is printed once.`,
 		Example: `  agentctl top
   agentctl top --once --json | jq .total`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -40,7 +42,14 @@ With --once, with --json and without a terminal it is printed once.`,
 			if err != nil {
 				return err
 			}
-			return screen.List(l.table(e).Data(l).Then(func() { fmt.Fprintln(e.Out, l.summary()) }), l.Agents, row.cells)
+			return screen.List(l.table(e).Data(l).Then(func() {
+				if len(l.Accounts) > 0 {
+					fmt.Fprintln(e.Out)
+					l.accounts(e).Print()
+					fmt.Fprintln(e.Out)
+				}
+				fmt.Fprintln(e.Out, l.summary())
+			}), l.Agents, row.cells)
 		},
 	}
 	c.Flags().BoolVar(&once, "once", false, "print once and exit")
@@ -56,6 +65,15 @@ func (r row) cells() []any {
 func (l look) table(e *command.Env) *screen.Table {
 	return screen.NewTable(e, "agent", "state", "lag", "waits", "procs", "out", "turns/s", "tok in", "tok out", "errors", "dead", "problem").
 		Drop("tok in", "tok out", "turns/s", "out", "problem", "errors")
+}
+
+// accounts are a table of the accounts of chat platforms.
+func (l look) accounts(e *command.Env) *screen.Table {
+	t := screen.NewTable(e, "account", "state", "in", "out", "lag")
+	for _, a := range l.Accounts {
+		t.Row(a.Name, a.State, a.In, a.Sent(), a.Late())
+	}
+	return t
 }
 
 // summary is one line about all.
@@ -140,6 +158,10 @@ func (m *model) View() tea.View {
 	lines := []string{"asking ..."}
 	if m.seen {
 		lines = append(strings.Split(text.WrapSoft(m.look.summary(), m.width), "\n"), "")
+		if len(m.look.Accounts) > 0 {
+			list := m.look.accounts(m.env).Lines(m.width)
+			lines = append(append(lines, list[:min(len(list), max(2, m.height/3))]...), "")
+		}
 		t := m.look.table(m.env)
 		for _, r := range m.look.Agents[:min(len(m.look.Agents), max(0, m.height-3-len(lines)))] {
 			t.Row(r.cells()...)
