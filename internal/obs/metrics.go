@@ -113,6 +113,8 @@ type RegistryMetrics struct {
 	approvals *prometheus.CounterVec
 	questions *prometheus.CounterVec
 	pins      *prometheus.GaugeVec
+	pairings  *prometheus.GaugeVec
+	bindings  prometheus.Gauge
 }
 
 // NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
@@ -139,6 +141,8 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		DiskFree:      m.gauge("disk_free_bytes", "Bytes free on the disk of the home.").WithLabelValues(),
 		approvals:     m.counter("approvals_total", "Approvals that wait no more, by kind and decision: once, always, deny, expired.", "kind", "decision"),
 		pins:          m.gauge("pins", "Tools of MCP servers by state: new, approved, changed, denied, gone.", "state"),
+		pairings:      m.gauge("pairings", "People who asked to write to accounts, by what was decided: pending, approved, denied, blocked.", "state"),
+		bindings:      m.gauge("bindings", "Bindings in the settings of the home.").WithLabelValues(),
 		questions:     m.counter("questions_total", "Questions that wait no more, by end: answered, expired, canceled.", "end"),
 	}
 }
@@ -153,6 +157,14 @@ func (m *RegistryMetrics) AddQuestion(end string) { m.questions.WithLabelValues(
 
 // SetPins notes how many tools of MCP servers are in a state: new, approved, changed, denied, gone.
 func (m *RegistryMetrics) SetPins(state string, n int) { m.pins.WithLabelValues(state).Set(float64(n)) }
+
+// SetPairings notes about how many people something was decided, or is to be: pending, approved, denied, blocked.
+func (m *RegistryMetrics) SetPairings(state string, n int) {
+	m.pairings.WithLabelValues(state).Set(float64(n))
+}
+
+// SetBindings notes how many bindings the settings of the home have.
+func (m *RegistryMetrics) SetBindings(n int) { m.bindings.Set(float64(n)) }
 
 // RunnerMetrics are the runner's.
 type RunnerMetrics struct {
@@ -176,6 +188,8 @@ type RunnerMetrics struct {
 	waitTime      *prometheus.HistogramVec
 	processes     *prometheus.GaugeVec
 	egressRefused prometheus.Counter
+	parallel      prometheus.Gauge
+	sandboxes     *prometheus.GaugeVec
 
 	TurnsActive prometheus.Gauge // turns being worked on now
 }
@@ -201,6 +215,8 @@ func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 		waitTime:      m.histogram("wait_seconds", "Time of a wait by kind and end: answered, refused, expired, interrupted.", long, "kind", "end"),
 		processes:     m.gauge("processes", "Programs in the background by state: starting, running.", "state"),
 		egressRefused: m.counter("egress_refused_total", "Connections of programs to hosts that sandbox.network does not name.").WithLabelValues(),
+		parallel:      m.gauge("tool_parallel", "Calls of tools that run now.").WithLabelValues(),
+		sandboxes:     m.gauge("sandboxes", "Sandboxes that outlive a command and that this runner has used, by driver and scope: session, agent, shared.", "driver", "scope"),
 		TurnsActive:   m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),
 	}
 }
@@ -223,6 +239,17 @@ func (m *RunnerMetrics) AddCall(tool, class, outcome string, d time.Duration) {
 	tool = m.tools.name(tool)
 	m.calls.WithLabelValues(tool, class, outcome).Inc()
 	m.toolTime.WithLabelValues(tool).Observe(d.Seconds())
+}
+
+// CallBegins and CallEnds note that a call of a tool runs.
+func (m *RunnerMetrics) CallBegins() { m.parallel.Inc() }
+
+// CallEnds notes that it runs no more.
+func (m *RunnerMetrics) CallEnds() { m.parallel.Dec() }
+
+// AddSandbox notes that there are n more sandboxes; scope: session, agent, shared.
+func (m *RunnerMetrics) AddSandbox(driver, scope string, n int) {
+	m.sandboxes.WithLabelValues(driver, scope).Add(float64(n))
 }
 
 // AddDenied counts a call that a layer of the policy does not allow.
@@ -348,6 +375,10 @@ type GatewayMetrics struct {
 	restarts *prometheus.CounterVec
 	notices  *prometheus.CounterVec
 	media    prometheus.Counter
+	inflight *prometheus.GaugeVec
+	refused  *prometheus.CounterVec
+	clients  prometheus.Gauge
+	reasons  labelSet
 }
 
 // NewGatewayMetrics makes the gateway's metrics in r; nil r: uncollected.
@@ -361,6 +392,9 @@ func NewGatewayMetrics(r prometheus.Registerer) *GatewayMetrics {
 		restarts: m.counter("restarts_total", "Receivers of accounts that ended and were started again.", "account"),
 		notices:  m.counter("notices_total", "Notices that were sent to people, by what about.", "kind"),
 		media:    m.counter("media_bytes_total", "Bytes of attachments that were stored.").WithLabelValues(),
+		inflight: m.gauge("inflight", "Messages of an account that were received and are not stored yet.", "account"),
+		refused:  m.counter("refused_total", "Messages and requests that were not taken, by the reason of the error.", "reason"),
+		clients:  m.gauge("clients", "Open connections of HTTP.").WithLabelValues(),
 	}
 }
 
@@ -380,7 +414,23 @@ func (m *GatewayMetrics) SetChannel(account, state string) {
 	if state == "" || state == "standby" {
 		m.lag.DeleteLabelValues(account)
 	}
+	if state == "" {
+		m.inflight.DeleteLabelValues(account)
+	}
 }
+
+// SetInflight notes how many messages of an account are on their way.
+func (m *GatewayMetrics) SetInflight(account string, n int) {
+	m.inflight.WithLabelValues(account).Set(float64(n))
+}
+
+// AddRefused notes a message or a request that was not taken.
+func (m *GatewayMetrics) AddRefused(reason string) {
+	m.refused.WithLabelValues(m.reasons.name(reason)).Inc()
+}
+
+// AddClients notes that n more connections of HTTP are open.
+func (m *GatewayMetrics) AddClients(n int) { m.clients.Add(float64(n)) }
 
 // SetLag notes how late the last message of an account was stored.
 func (m *GatewayMetrics) SetLag(account string, lag time.Duration) {

@@ -34,6 +34,8 @@ func touchAll(r prometheus.Registerer) {
 	reg.DiskFree.Set(1 << 30)
 	reg.AddApproval("exec", "once")
 	reg.AddQuestion("answered")
+	reg.SetPairings("pending", 1)
+	reg.SetBindings(1)
 	run := obs.NewRunnerMetrics(r)
 	run.ObserveTurn("replied", time.Second)
 	run.ObserveStep("model", time.Second)
@@ -51,10 +53,17 @@ func touchAll(r prometheus.Registerer) {
 	run.WaitEnds("approval", "answered", time.Second)
 	run.ProcessState("", "running")
 	run.AddEgressRefused()
+	run.CallBegins()
+	run.CallEnds()
+	run.AddSandbox("docker", "agent", 1)
 	run.TurnsActive.Set(1)
 	del := obs.NewDelivererMetrics(r)
 	del.ObserveDelivery("xgw", "sent", time.Second)
 	del.SetBreaker("xgw", "open")
+	gw := obs.NewGatewayMetrics(r)
+	gw.SetInflight("tg", 1)
+	gw.AddRefused("PEER_REFUSED")
+	gw.AddClients(1)
 }
 
 func TestMetricNamesPassLint(t *testing.T) {
@@ -68,11 +77,11 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 33 {
+	if err != nil || len(families) != 41 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {
-		if n := f.GetName(); !strings.HasPrefix(n, "theclaw_registry_") && !strings.HasPrefix(n, "theclaw_runner_") && !strings.HasPrefix(n, "theclaw_deliverer_") {
+		if n := f.GetName(); !strings.HasPrefix(n, "theclaw_registry_") && !strings.HasPrefix(n, "theclaw_runner_") && !strings.HasPrefix(n, "theclaw_deliverer_") && !strings.HasPrefix(n, "theclaw_gateway_") {
 			t.Errorf("%s: want theclaw_<service>_", n)
 		}
 		if strings.HasSuffix(f.GetName(), "_duration_seconds") && f.Metric[0].Histogram.Schema == nil {

@@ -27,6 +27,8 @@ const (
 // front decides which requests are taken, by their sender and the host that they name.
 type front struct {
 	proxies []netip.Prefix
+	// refused notes why a request was not taken.
+	refused func(reason string)
 	host    string // of the public address, without a port; empty: there is none
 }
 
@@ -92,6 +94,7 @@ func (f front) publicHost(host string) bool {
 func (f front) check(next http.Handler) http.Handler {
 	refuse := func(w http.ResponseWriter, what, fix string) {
 		w.Header().Set("Connection", "close")
+		f.refused(fault.PermissionDenied)
 		intake.Refuse(w, http.StatusForbidden, fault.New(codes.PermissionDenied, fault.InvalidArgument, what, fix))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

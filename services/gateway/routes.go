@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/services/gateway/internal/accounts"
 	"github.com/theclaw/agents/services/gateway/internal/intake"
 )
@@ -95,7 +96,7 @@ func (s *server) listen(addr string, permitted func(netip.Addr) bool) error {
 }
 
 // serve runs until ctx ends; logger gets what the HTTP server reports. Requests that are being answered then get a few seconds.
-func (s *server) serve(ctx context.Context, h http.Handler, logger *slog.Logger) error {
+func (s *server) serve(ctx context.Context, h http.Handler, metrics *obs.GatewayMetrics, logger *slog.Logger) error {
 	if s.listener == nil {
 		<-ctx.Done()
 		return nil
@@ -109,8 +110,10 @@ func (s *server) serve(ctx context.Context, h http.Handler, logger *slog.Logger)
 			switch now {
 			case http.StateNew:
 				s.open.Add(1)
+				metrics.AddClients(1)
 			case http.StateClosed, http.StateHijacked:
 				s.open.Add(-1)
+				metrics.AddClients(-1)
 			}
 		},
 	}

@@ -63,7 +63,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Silent: "gateway.http is off in the settings of this home", Resolve: s.resolve, Receive: s.receive, Metrics: deps.Metrics, Changed: s.changed, Logger: deps.Logger,
 		Leases: registryv1.NewLeaseServiceClient(deps.Registry), Holder: deps.Holder, TTL: cfg.TTL,
 	}
-	f := front{proxies: cfg.TrustedProxies}
+	f := front{proxies: cfg.TrustedProxies, refused: deps.Metrics.AddRefused}
 	if cfg.PublicURL != "" {
 		u, err := url.Parse(cfg.PublicURL)
 		if err != nil {
@@ -147,7 +147,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { <-ctx.Done(); s.accounts.Close(); return nil })
-	g.Go(func() error { return s.server.serve(ctx, s.handler, s.deps.Logger) })
+	g.Go(func() error { return s.server.serve(ctx, s.handler, s.deps.Metrics, s.deps.Logger) })
 	g.Go(func() error { s.follow(ctx); return nil })
 	g.Go(func() error { s.decisions.Run(ctx); return nil })
 	return g.Wait()

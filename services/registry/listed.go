@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/agents"
@@ -38,7 +39,8 @@ type listed struct {
 	states   interface {
 		State(ctx context.Context, agent string) (store.InboxState, error)
 	}
-	log *slog.Logger
+	log     *slog.Logger
+	metrics *obs.RegistryMetrics
 
 	done    string // the version that is complete
 	refused string // the version and the agent of the last problem in the log
@@ -62,6 +64,7 @@ func (l *listed) scan(ctx context.Context) {
 	s, err := l.home.HomeSettings(ctx)
 	if err == nil {
 		l.settings.Seen(s.Version)
+		l.metrics.SetBindings(len(s.Bindings))
 		if err := l.pins.PruneSettled(ctx, s); err != nil && ctx.Err() == nil {
 			l.log.Warn("tools of removed MCP servers are not forgotten", "error", fault.Chain(err))
 		}

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -81,7 +84,15 @@ func pairings(t *testing.T, w *backendtest.World) (out []string) {
 func TestPairing(t *testing.T) { backendtest.Each(t, testPairing) }
 
 func testPairing(t *testing.T, o backendtest.Options) {
+	metrics := prometheus.NewRegistry()
+	o.Change = func(d *registry.Deps) { d.Metrics = obs.NewRegistryMetrics(metrics) }
 	w := o.Start(t, registry.Config{})
+	counted := func(want string) {
+		t.Helper()
+		if got := gauges(t, metrics, "theclaw_registry_pairings"); got != want {
+			t.Errorf("counted %q, want %q", got, want)
+		}
+	}
 	w.Create("main")
 	setHome(t, o, w, private)
 	const canary = "canary-of-a-stranger"
@@ -102,6 +113,7 @@ func testPairing(t *testing.T, o backendtest.Options) {
 	if got := pairings(t, w); !slices.Equal(got, []string{"bob pending 4"}) {
 		t.Errorf("pairings %q", got)
 	}
+	counted("pending 1")
 	searchFiles(t, o.Home, first.GetCode()) // its hash alone is stored
 	for what, req := range map[string]*registryv1.ResolvePairingRequest{
 		"a wrong code":      {Code: "AAAAAAAA", Decision: pairApprove},
@@ -126,6 +138,7 @@ func testPairing(t *testing.T, o backendtest.Options) {
 		p.GetState() != registryv1.PairingState_PAIRING_STATE_APPROVED || p.GetOwner() || p.GetBy() != "owner" || p.GetMessages() != 4 {
 		t.Errorf("approved %v, %v", p, err)
 	}
+	counted("approved 1")
 	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: first.GetCode(), Decision: pairApprove}); !fault.Is(err, fault.PairingNotFound) {
 		t.Errorf("a code that was used: %v", err)
 	}

@@ -96,7 +96,7 @@ func testPinStates(t *testing.T, o backendtest.Options) {
 	w := pinned(t, o)
 	counted := func(want string) {
 		t.Helper()
-		if got := pinCounts(t, metrics); got != want {
+		if got := gauges(t, metrics, "theclaw_registry_pins"); got != want {
 			t.Errorf("counted %q, want %q", got, want)
 		}
 	}
@@ -157,8 +157,8 @@ func testPinStates(t *testing.T, o backendtest.Options) {
 	counted("")
 }
 
-// pinCounts is the metric of pins, without the states of none.
-func pinCounts(t *testing.T, r prometheus.Gatherer) string {
+// gauges are the values of a metric with one label, without those that are 0.
+func gauges(t *testing.T, r prometheus.Gatherer, name string) string {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -167,7 +167,7 @@ func pinCounts(t *testing.T, r prometheus.Gatherer) string {
 	var out []string
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "theclaw_registry_pins" && m.GetGauge().GetValue() > 0 {
+			if f.GetName() == name && m.GetGauge().GetValue() > 0 {
 				out = append(out, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetGauge().GetValue()))
 			}
 		}

@@ -217,10 +217,12 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits, Generation: p.generation})
 	router := routing.NewRouter(routing.Deps{Faults: p.Faults, Home: p.agents, Agents: p.agents, Store: p.engine, Revisions: p.revisions})
 	s.routing = routing.New(router)
-	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table, Rates: p.quota})
+	s.channels = channels.New(channels.Deps{
+		Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table, Rates: p.quota, Meter: d.Metrics,
+	})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
 	s.settings = settings.New(p.agents, p.revisions, s.pins)
-	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, people: s.channels, settings: s.settings, states: p.engine, log: d.Logger}
+	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, people: s.channels, settings: s.settings, states: p.engine, log: d.Logger, metrics: d.Metrics}
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was

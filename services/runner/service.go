@@ -116,7 +116,10 @@ func New(c Config, d Deps) (*Service, error) {
 
 // containers are the options of the driver of docker.
 func containers(c Config, d Deps) docker.Options {
-	return docker.Options{Program: c.Docker, Home: c.Home, Forbidden: append(slices.Clone(config.NoBinds), c.Sandbox.Forbidden...), Logger: d.Logger}
+	return docker.Options{
+		Program: c.Docker, Home: c.Home, Forbidden: append(slices.Clone(config.NoBinds), c.Sandbox.Forbidden...), Logger: d.Logger,
+		Count: func(scope string, n int) { d.Metrics.AddSandbox("docker", scope, n) },
+	}
 }
 
 // Register adds the services to a server.

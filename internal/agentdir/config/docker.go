@@ -77,7 +77,7 @@ func (c *Config) container(at SandboxAt) *registryv1.DockerSandbox {
 		network = networkBridge
 	}
 	return &registryv1.DockerSandbox{
-		Container: at.Container, Shared: at.Shared, Image: d.Image, Workdir: d.Workdir, ReadOnlyRoot: d.ReadOnlyRoot, Network: network, User: d.User,
+		Container: at.Container, Shared: at.Shared, Scope: at.Scope, Image: d.Image, Workdir: d.Workdir, ReadOnlyRoot: d.ReadOnlyRoot, Network: network, User: d.User,
 		CapDrop: d.CapDrop, Env: d.Env, Memory: string(d.Memory), Cpus: string(d.CPUs), SeccompProfile: d.SeccompProfile, ApparmorProfile: d.ApparmorProfile,
 		Binds: d.Binds, PruneIdle: durationpb.New(d.Prune.Idle), PruneMaxAge: durationpb.New(d.Prune.MaxAge),
 	}

@@ -44,7 +44,10 @@ type Options struct {
 	Home string
 	// Forbidden are paths of the host that no container may show, hold or be in.
 	Forbidden []string
-	Logger    *slog.Logger
+	// Count notes how many containers of a scope this process has begun to use (1), or knows to be removed (-1). It may
+	// be nil.
+	Count  func(scope string, n int)
+	Logger *slog.Logger
 }
 
 // Driver runs programs in containers. It is safe for concurrent use.
@@ -63,6 +66,7 @@ type box struct {
 
 	// Under the lock of the driver:
 	id      string    // of the container that this process has used last
+	scope   string    // that it is for
 	used    time.Time // zero: it has not used it
 	running int
 }
@@ -71,6 +75,9 @@ type box struct {
 func New(o Options) *Driver {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Count == nil {
+		o.Count = func(string, int) {}
 	}
 	return &Driver{opts: o, home: hashOf(o.Home), began: time.Now(), boxes: map[string]*box{}}
 }
@@ -146,7 +153,13 @@ func (d *Driver) Prune(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.boxes, func(name string, b *box) bool { return !there[name] && b.running == 0 })
+	maps.DeleteFunc(d.boxes, func(name string, b *box) bool {
+		over := !there[name] && b.running == 0
+		if over && b.id != "" {
+			d.opts.Count(b.scope, -1)
+		}
+		return over
+	})
 	return errors.Join(failed...)
 }
 
@@ -214,13 +227,16 @@ func (d *Driver) list(ctx context.Context, label string) (list []found, err erro
 }
 
 // take returns what this process knows of a container, and counts one more command in it until give.
-func (d *Driver) take(name string) *box {
+func (d *Driver) take(name, scope string) *box {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.boxes[name]
 	if b == nil {
 		b = &box{}
 		d.boxes[name] = b
+	}
+	if b.id == "" {
+		b.scope = scope
 	}
 	b.running++
 	b.used = time.Now()
@@ -293,6 +309,9 @@ func (d *Driver) ensure(ctx context.Context, known *box, b Box) (id string, err 
 func (d *Driver) use(b *box, id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if b.id == "" {
+		d.opts.Count(b.scope, 1)
+	}
 	b.id = id
 }
 

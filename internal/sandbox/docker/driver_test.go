@@ -374,7 +374,7 @@ func TestPruneAndRun(t *testing.T) {
 	if _, err := os.ReadFile(asked); err != nil {
 		t.Fatal(err)
 	}
-	known := d.take(b.GetContainer()) // as a command does that begins
+	known := d.take(b.GetContainer(), "agent") // as a command does that begins
 	if known.changing.TryLock() {
 		t.Error("a command would not wait for the removal of its container")
 		known.changing.Unlock()

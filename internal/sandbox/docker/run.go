@@ -59,7 +59,7 @@ func (d *Driver) run(ctx context.Context, b Box, c sandbox.Command) (sandbox.Res
 		}
 	}
 	out.Follow(c.OnStdout, c.OnStderr)
-	known := d.take(b.GetContainer())
+	known := d.take(b.GetContainer(), b.GetScope())
 	defer d.give(known)
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)

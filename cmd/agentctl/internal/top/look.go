@@ -48,8 +48,8 @@ type look struct {
 	Agents        []row  `json:"agents"`
 	// Accounts are those of chat platforms; none where no gateway answers.
 	Accounts []channels.Status `json:"accounts"`
-	NotAsked      int    `json:"agents_not_asked"`
-	Total         row    `json:"total"`
+	NotAsked int               `json:"agents_not_asked"`
+	Total    row               `json:"total"`
 }
 
 // take looks once.

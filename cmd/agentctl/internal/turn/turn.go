@@ -57,7 +57,7 @@ type account struct {
 	Delivery       *delivery `json:"delivery,omitempty"`
 	// Earlier are the deliveries of what was sent before the reply.
 	Earlier []delivery `json:"earlier_deliveries,omitempty"`
-	Changes        []change  `json:"changes,omitempty"` // with --diff
+	Changes []change   `json:"changes,omitempty"` // with --diff
 }
 
 // attempt is one that ended without an answer.

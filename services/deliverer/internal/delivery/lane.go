@@ -52,8 +52,8 @@ type record struct {
 	flag bool // the send carried the duplicate flag
 	// account of the home by which it was sent; empty: another channel.
 	account string
-	span tracing.Span
-	rest *Due // what is left to send of a message in parts
+	span    tracing.Span
+	rest    *Due // what is left to send of a message in parts
 }
 
 // verdict is how a run of a lane ended: with neither yield nor wait it is over.

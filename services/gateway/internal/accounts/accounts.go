@@ -96,6 +96,9 @@ type Account struct {
 	places chan struct{}
 }
 
+// Taken is how many of the places of the account are taken.
+func (a Account) Taken() int { return len(a.places) }
+
 // Take takes one of the places of the account for a message, and returns how it is given back;
 // false when all are taken.
 func (a Account) Take() (done func(), ok bool) {

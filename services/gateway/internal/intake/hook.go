@@ -129,6 +129,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		outcome = "refused"
 	}
 	h.Metrics.AddUpdate(name, outcome, time.Since(began))
+	switch {
+	case outcome == "refused":
+		h.Metrics.AddRefused(out.Reason)
+	case err != nil && status < http.StatusInternalServerError:
+		h.Metrics.AddRefused(fault.From(err).Reason)
+	}
 	if err != nil {
 		Refuse(w, status, fault.From(err))
 		return
@@ -161,7 +167,11 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 	if !ok {
 		return out, http.StatusServiceUnavailable, later("too many messages of the account are taken in now", time.Second)
 	}
-	defer done()
+	h.Metrics.SetInflight(account.Name, account.Taken())
+	defer func() {
+		done()
+		h.Metrics.SetInflight(account.Name, account.Taken())
+	}()
 	u, err := webhook.Read(account.Name, body)
 	if err != nil {
 		return out, http.StatusBadRequest, fault.New(codes.InvalidArgument, fault.InvalidArgument, err.Error(), "see docs/channels.md for the form of a message")

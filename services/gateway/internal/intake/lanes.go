@@ -94,6 +94,7 @@ func (d Deps) Receive(ctx context.Context, entry layer.Account, l accounts.Lease
 		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), file: make(chan struct{}, 1), typing: make(chan struct{}, maxTyping), lanes: map[string]*lane{},
 	}
 	a.notices.sent = map[string]time.Time{}
+	defer d.Metrics.SetInflight(entry.Name, 0) // what is on its way comes again
 	defer a.work.Wait()
 	defer cancel(nil)
 	defer d.live.remove(a)
@@ -154,7 +155,12 @@ func (a *Account) Take(ctx context.Context, u channel.Update, stored func()) err
 		return a.ctx.Err()
 	}
 	fault.Point("G1")
-	done := func() { <-a.places; stored() }
+	a.deps.Metrics.SetInflight(a.name, len(a.places))
+	done := func() {
+		<-a.places
+		a.deps.Metrics.SetInflight(a.name, len(a.places))
+		stored()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.lanes[u.SessionID]
@@ -283,7 +289,7 @@ func (a *Account) accept(list []*item) {
 			return
 		case err != nil && f.Code == codes.InvalidArgument:
 			a.deps.Logger.Warn("a message cannot be taken in and is left out", "account", a.name, "error", fault.Chain(err))
-			results = []*registryv1.AcceptedMessage{{Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED}}
+			results = []*registryv1.AcceptedMessage{{Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED, Reason: f.Reason}}
 		case err != nil:
 			if failures == 0 {
 				a.deps.Logger.Warn("messages are not accepted now", "account", a.name, "error", fault.Chain(err))
@@ -298,7 +304,7 @@ func (a *Account) accept(list []*item) {
 			switch taken := outcome == registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED; {
 			case taken && answered(list[0].command):
 				a.answer(list[0].update, list[0].command, results[0])
-				a.done(list[0], "command", began)
+				a.done(list[0], "command", "", began)
 				return
 			case taken:
 				a.attach(results[0].GetAgentId(), list[0].update, messages[0])
@@ -369,17 +375,20 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 		if a.ctx.Err() != nil { // a notice may be missing: the message comes again
 			return n, 0
 		}
-		a.done(i, outcome, began)
+		a.done(i, outcome, r.GetReason(), began)
 	}
 	return len(results), 0
 }
 
-// done ends the way of an update: its platform may know that it arrived.
-func (a *Account) done(i *item, outcome string, began time.Time) {
+// done ends the way of an update: its platform may know that it arrived. reason is that of one that was refused.
+func (a *Account) done(i *item, outcome, reason string, began time.Time) {
 	if a.ctx.Err() != nil {
 		return
 	}
 	a.deps.Metrics.AddUpdate(a.name, outcome, time.Since(began))
+	if outcome == "refused" {
+		a.deps.Metrics.AddRefused(reason)
+	}
 	for _, stored := range i.stored {
 		stored()
 	}

@@ -89,11 +89,18 @@ type Deps struct {
 	Store  store.Channels
 	Leases Leases
 	Rates  Rates
+	Meter  Meter
 }
 
 // Rates bounds how many messages come through an account: [admission.Quota].
 type Rates interface {
 	TakeAccount(account string, perMinute int) (back func(), err error)
+}
+
+// Meter has the metric of pairings; [obs.RegistryMetrics] does.
+type Meter interface {
+	// SetPairings notes how many pairings there are in a state: pending, approved, denied, blocked.
+	SetPairings(state string, n int)
 }
 
 // Leases checks leases.

@@ -119,6 +119,9 @@ func (s *Service) pair(ctx context.Context, in inbound) (*registryv1.AcceptedMes
 	if err != nil {
 		return outcome(s.Fault("", "", err))
 	}
+	if out.GetCode() != "" {
+		s.count(ctx)
+	}
 	if out.GetOutcome() == registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR {
 		out.Reason, out.Message = "", ""
 	}
@@ -136,7 +139,26 @@ func (s *Service) Prune(ctx context.Context) error {
 		return s.Fault("", "", err)
 	}
 	s.pruned = now
+	s.count(ctx)
 	return nil
+}
+
+// count shows how many pairings there are: after each change of a state here, and once in an hour what others have
+// changed. Nothing is read when metrics are collected.
+func (s *Service) count(ctx context.Context) {
+	list, err := s.Store.Pairings(ctx, "")
+	if err != nil {
+		return // the figures stay as they are until the next change
+	}
+	now, of := time.Now(), map[string]int{}
+	for _, p := range list {
+		if p.State != store.PairingPending || !p.Ended(now) {
+			of[p.State]++
+		}
+	}
+	for state := range pairingStates {
+		s.Meter.SetPairings(state, of[state])
+	}
 }
 
 // unexpired are the pairings but those that ended long ago.
@@ -278,6 +300,7 @@ func (s *Service) ResolvePairing(ctx context.Context, req *registryv1.ResolvePai
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
+	s.count(ctx)
 	return &registryv1.ResolvePairingResponse{Pairing: pairingMessage(found)}, nil
 }
 

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -36,7 +37,8 @@ func TestPrune(t *testing.T) {
 	if err := db.ChangePairings(t.Context(), "", nil, func([]store.Pairing) ([]store.Pairing, error) { return list, nil }); err != nil {
 		t.Fatal(err)
 	}
-	s := New(Deps{Store: db})
+	counted := counts{}
+	s := New(Deps{Store: db, Meter: counted})
 	for range 2 {
 		if err := s.Prune(t.Context()); err != nil {
 			t.Fatal(err)
@@ -50,7 +52,14 @@ func TestPrune(t *testing.T) {
 	if want := []string{"approved", "blocked", "denied", "expired", "waits"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("kept %q, %v; want %q", names, err, want)
 	}
+	if want := (counts{store.PairingApproved: 1, store.PairingBlocked: 1, store.PairingDenied: 1, store.PairingPending: 1}); !maps.Equal(counted, want) {
+		t.Errorf("counted %v, want %v", counted, want)
+	}
 }
+
+type counts map[string]int
+
+func (c counts) SetPairings(state string, n int) { c[state] = n }
 
 // A code has 8 letters of the alphabet and is the same for the same request at one process, and at no other.
 func TestCode(t *testing.T) {

@@ -97,6 +97,9 @@ type Meter interface {
 	ObserveStep(kind string, d time.Duration)
 	// AddCall counts a call with its outcome: ok, error, denied, invalid, in_doubt.
 	AddCall(tool, class, outcome string, d time.Duration)
+	// CallBegins and CallEnds are about calls that run.
+	CallBegins()
+	CallEnds()
 	// AddDenied counts a call that a layer of the policy does not allow.
 	AddDenied(layer string)
 	// AddTruncated counts a result that was shortened.
@@ -365,6 +368,8 @@ func (c *Calls) run(ctx context.Context, u *use) {
 			c.end(u, result, nil, time.Since(start))
 		}
 	}()
+	c.Meter.CallBegins()
+	defer c.Meter.CallEnds()
 	fault.Point("T5.before")
 	result := c.outcome(ctx, u).valid()
 	fault.Point("T5.after")

@@ -2618,7 +2618,9 @@ type DockerSandbox struct {
 	// prune_idle is after how long without a command it is removed.
 	PruneIdle *durationpb.Duration `protobuf:"bytes,15,opt,name=prune_idle,json=pruneIdle,proto3" json:"prune_idle,omitempty"`
 	// prune_max_age is after how long it is removed.
-	PruneMaxAge   *durationpb.Duration `protobuf:"bytes,16,opt,name=prune_max_age,json=pruneMaxAge,proto3" json:"prune_max_age,omitempty"`
+	PruneMaxAge *durationpb.Duration `protobuf:"bytes,16,opt,name=prune_max_age,json=pruneMaxAge,proto3" json:"prune_max_age,omitempty"`
+	// scope that it is for: session, agent or shared.
+	Scope         string `protobuf:"bytes,17,opt,name=scope,proto3" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2763,6 +2765,13 @@ func (x *DockerSandbox) GetPruneMaxAge() *durationpb.Duration {
 		return x.PruneMaxAge
 	}
 	return nil
+}
+
+func (x *DockerSandbox) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
 }
 
 // Elevated decides on commands that ask to run outside of the sandbox.
@@ -6883,7 +6892,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
 	"\x06access\x18\x04 \x01(\tR\x06access\x12\x18\n" +
 	"\ascratch\x18\x05 \x01(\tR\ascratch\x12:\n" +
-	"\x06docker\x18\x06 \x01(\v2\".theclaw.registry.v1.DockerSandboxR\x06docker\"\xea\x04\n" +
+	"\x06docker\x18\x06 \x01(\v2\".theclaw.registry.v1.DockerSandboxR\x06docker\"\x80\x05\n" +
 	"\rDockerSandbox\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x16\n" +
 	"\x06shared\x18\x02 \x01(\bR\x06shared\x12\x14\n" +
@@ -6902,7 +6911,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05binds\x18\x0e \x03(\tR\x05binds\x128\n" +
 	"\n" +
 	"prune_idle\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tpruneIdle\x12=\n" +
-	"\rprune_max_age\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\vpruneMaxAge\x1a6\n" +
+	"\rprune_max_age\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\vpruneMaxAge\x12\x14\n" +
+	"\x05scope\x18\x11 \x01(\tR\x05scope\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +

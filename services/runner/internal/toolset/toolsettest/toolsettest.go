@@ -357,6 +357,12 @@ func (j *Journal) AddCall(tool, class, outcome string, _ time.Duration) {
 	j.Counted = append(j.Counted, tool+" "+class+" "+outcome)
 }
 
+// CallBegins implements [toolset.Meter].
+func (j *Journal) CallBegins() {}
+
+// CallEnds implements [toolset.Meter].
+func (j *Journal) CallEnds() {}
+
 // AddDenied implements [toolset.Meter].
 func (j *Journal) AddDenied(layer string) { j.Counted = append(j.Counted, "denied by "+layer) }
 
