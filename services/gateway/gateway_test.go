@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -16,12 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/channel/slack/slacktest"
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
 	"github.com/theclaw/agents/internal/channel/webhook"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/world"
 	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
@@ -248,7 +251,8 @@ func TestReplyIsPosted(t *testing.T) {
 // why, and nothing of it is stored. An account that is unknown, disabled or of another type looks
 // alike.
 func TestRefusals(t *testing.T) {
-	h := open(t, world.Options{}, `  shop: {type: webhook, dm: open, secret: "env:KEY"}
+	metrics, refused := prometheus.NewRegistry(), map[string]float64{}
+	h := open(t, world.Options{GatewayMetrics: obs.NewGatewayMetrics(metrics)}, `  shop: {type: webhook, dm: open, secret: "env:KEY"}
   free: {type: webhook, dm: open}
   listed: {type: webhook, dm: allowlist, allow_from: [c7]}
   off: {type: webhook, dm: open, enabled: false}
@@ -308,6 +312,12 @@ func TestRefusals(t *testing.T) {
 		if got.Status != c.status || got.Reason != c.reason || got.Accepted {
 			t.Errorf("%s: %+v", c.name, got)
 		}
+		switch c.status {
+		case 403:
+			refused[fault.PermissionDenied]++
+		case 200, 400, 401, 413:
+			refused[c.reason]++
+		}
 		if c.status == 404 && got.raw != unknown.raw {
 			t.Errorf("%s: %s differs from that of an unknown name", c.name, got.raw)
 		}
@@ -317,6 +327,12 @@ func TestRefusals(t *testing.T) {
 	}
 	if n := h.stored(t); n != 0 {
 		t.Errorf("%d messages are stored", n)
+	}
+	if got := values(t, metrics, "theclaw_gateway_refused_total"); !maps.Equal(got, refused) {
+		t.Errorf("counted %v, want %v", got, refused)
+	}
+	if got := values(t, metrics, "theclaw_gateway_inflight"); got["free"] != 0 || len(got) == 0 {
+		t.Errorf("on their way: %v", got)
 	}
 	// I22: no text of a refused message is anywhere.
 	err := fs.WalkDir(os.DirFS(h.Home), ".", func(name string, d fs.DirEntry, err error) error {
@@ -339,6 +355,24 @@ func TestRefusals(t *testing.T) {
 	if get.Body.Close(); get.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", get.StatusCode)
 	}
+}
+
+// values are those of a metric with one label.
+func values(t *testing.T, r prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				out[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return out
 }
 
 // Each account has a state of its own, which follows the settings while the services run; what

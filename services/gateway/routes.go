@@ -59,6 +59,7 @@ func handler(routes []route, f front, logger *slog.Logger) (http.Handler, error)
 	// A page of the web in a browser of this machine must not post.
 	same := http.NewCrossOriginProtection()
 	same.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f.refused(fault.PermissionDenied)
 		intake.Refuse(w, http.StatusForbidden, fault.New(codes.PermissionDenied, fault.InvalidArgument, "the request comes from a page of another origin", "post from a program"))
 	}))
 	checked := same.Handler(mux)

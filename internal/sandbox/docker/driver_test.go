@@ -3,10 +3,12 @@ package docker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -324,6 +326,9 @@ func TestFaults(t *testing.T) {
 func TestPrune(t *testing.T) {
 	h := newHost(t)
 	d, b := h.driver(), newBox(t, "agent/a1=1")
+	b.Scope = "agent"
+	var counted []string
+	d.opts.Count = func(scope string, n int) { counted = append(counted, fmt.Sprint(scope, n)) }
 	count := func(what string, d *Driver, want int) {
 		t.Helper()
 		must(t, d.Prune(t.Context()))
@@ -353,6 +358,10 @@ func TestPrune(t *testing.T) {
 	b.PruneMaxAge.Seconds = 0
 	h.run(d, b, "true")
 	count("too old", d, 0)
+	count("none is left", d, 0)
+	if !slices.Equal(counted, []string{"agent1", "agent-1"}) {
+		t.Errorf("counted %q", counted)
+	}
 }
 
 // A command that begins while its container is removed waits for that, and gets another one, also by a process that has not

@@ -64,7 +64,9 @@ type Options struct {
 	Notifier   func() (home string, ok bool)
 	TTL        time.Duration // of leases; default 15 s, so that a busy machine loses none
 	Logger     *slog.Logger
-	Metrics    prometheus.Registerer // counts the calls that all services answer; nil: nobody does
+	// GatewayMetrics are those of the gateway; nil: they are not collected.
+	GatewayMetrics *obs.GatewayMetrics
+	Metrics        prometheus.Registerer // counts the calls that all services answer; nil: nobody does
 	// Traces answers what a service needs to be traced, by its name; nil: none are.
 	Traces func(name string) (t *tracing.Tracer, server, client stats.Handler)
 	Direct bool // workers call the registry without a socket, as in `agentd all`
@@ -316,7 +318,7 @@ func (w *World) startGateway(p *place, name string) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve})
+	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve, Metrics: w.o.GatewayMetrics})
 	if err != nil {
 		return err
 	}
