@@ -271,6 +271,7 @@ func wire(a accounts.Status) *gatewayv1.Channel {
 	}
 	if a.Lag >= 0 {
 		c.Lag = durationpb.New(a.Lag)
+		c.Behind = durationpb.New(a.Behind)
 	}
 	return c
 }

@@ -11,9 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/rpc/mtls"
+	gateway "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
@@ -232,6 +236,34 @@ func TestDocker(t *testing.T) {
 		x.docker("a1", c.box)
 		if !x.has(c.status, c.words) || len(x.findings) != 1 {
 			t.Errorf("%v: %+v", c.box, x.findings)
+		}
+	}
+}
+
+// Each state of an account but up has its fix; a late message and a clock that is off are warnings.
+func TestAccounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		channel       *gateway.Channel
+		status, words string // empty: nothing is found
+	}{
+		"up":             {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_UP, Lag: durationpb.New(time.Minute)}, "", ""},
+		"standby":        {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STANDBY}, "", ""},
+		"off":            {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_OFF}, ok, "is off"},
+		"starting":       {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STARTING, Since: timestamppb.Now()}, "", ""},
+		"long":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STARTING}, warning, "is starting"},
+		"conflict":       {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_CONFLICT}, problem, "stop the other program"},
+		"auth":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_AUTH}, problem, "correct the secret; then 'agentctl channels restart auth'"},
+		"error":          {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_ERROR}, problem, "correct what it names"},
+		"stopped":        {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STOPPED}, problem, "set gateway.http"},
+		"late":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_UP, Lag: durationpb.New(90 * time.Second)}, warning, "stored 1m30s after it was sent"},
+		"clock":          {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_UP, Behind: durationpb.New(2 * time.Minute)}, warning, "is 2m0s behind that of the sender of the last message of account clock"},
+		"clock a little": {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_UP, Behind: durationpb.New(time.Minute)}, "", ""},
+	} {
+		x := examine(t, t.TempDir())
+		c.channel.Name = name
+		x.account(c.channel)
+		if want := c.status != ""; len(x.findings) > 1 || (len(x.findings) == 1) != want || want && !x.has(c.status, c.words) {
+			t.Errorf("%s: %+v", name, x.findings)
 		}
 	}
 }

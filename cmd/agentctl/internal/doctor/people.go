@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sessionkey"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // maxPeople of an account are looked at.
@@ -47,6 +48,9 @@ func (x *examination) people(ctx context.Context) {
 			name := a.Type + ":" + peer
 			if peer == anyone {
 				name = "everybody who reaches account " + a.Name
+				if err == nil {
+					x.strangers(ctx, a.Name, at.GetAgentId(), at.GetSessionKey())
+				}
 			}
 			if id := at.GetAgentId(); err == nil && at.GetScope() == string(sessionkey.Main) && !slices.Contains(share[id], name) {
 				share[id] = append(share[id], name)
@@ -64,6 +68,21 @@ func (x *examination) people(ctx context.Context) {
 		}
 		x.note("channel", warning, "set session.dm_scope: per-channel-peer, unless these are one person",
 			"agent '%s' has one conversation for %s%s: each reads what the others write", id, screen.Line(strings.Join(list, ", ")), more)
+	}
+}
+
+// strangers reports that everybody who reaches an account can have commands run outside of a sandbox.
+func (x *examination) strangers(ctx context.Context, account, agent, key string) {
+	if x.byDefault == "" { // no runner was reached
+		return
+	}
+	r, err := runner.NewToolServiceClient(x.env.Conn(command.Runner)).ListTools(ctx, &runner.ListToolsRequest{AgentId: agent, SessionKey: key})
+	if err != nil || r.GetSandbox().GetSandboxed() { // what is wrong with the agent is another check's
+		return
+	}
+	if slices.ContainsFunc(r.GetTools(), func(t *runner.Tool) bool { return t.GetPolicyName() == "exec" && t.GetDenied() == "" }) {
+		x.note("channel", warning, "set dm: pairing for the account, sandbox.mode: all for the agent, or deny exec there",
+			"everybody may write to account %s, and agent '%s' runs commands outside of a sandbox", account, agent)
 	}
 }
 

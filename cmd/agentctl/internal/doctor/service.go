@@ -184,12 +184,47 @@ func (x *examination) gateway(ctx context.Context) {
 		x.note(command.Gateway, warning, "end what uses the address, or set gateway.http in theclaw.yaml, and start agentd again", "%s", p)
 	}
 	for _, c := range list.GetChannels() {
-		switch c.GetState() {
-		case gateway.ChannelState_CHANNEL_STATE_UP, gateway.ChannelState_CHANNEL_STATE_STARTING, gateway.ChannelState_CHANNEL_STATE_OFF,
-			gateway.ChannelState_CHANNEL_STATE_STANDBY: // another gateway receives
-		default:
-			x.note("channel", problem, "correct it; then 'agentctl channels restart "+c.GetName()+"'", "account %s is %s: %s",
-				c.GetName(), command.Word(c.GetState(), "CHANNEL_STATE_", "unknown"), c.GetWhat())
+		x.account(c)
+	}
+}
+
+const (
+	// longStart is after how long an account that is starting is a warning.
+	longStart = time.Minute
+	// muchLag is how late a message, or how far off the clock may be.
+	muchLag = time.Minute
+)
+
+// account reports an account that does not receive, one whose messages come late, and a clock that is off.
+func (x *examination) account(c *gateway.Channel) {
+	name, state, status, fix := c.GetName(), command.Word(c.GetState(), "CHANNEL_STATE_", "unknown"), problem, ""
+	switch c.GetState() {
+	case gateway.ChannelState_CHANNEL_STATE_UP:
+	case gateway.ChannelState_CHANNEL_STATE_STANDBY: // another gateway receives
+	case gateway.ChannelState_CHANNEL_STATE_OFF:
+		x.good("channel", "account %s is off: %s", name, c.GetWhat())
+	case gateway.ChannelState_CHANNEL_STATE_STARTING:
+		if time.Since(c.GetSince().AsTime()) > longStart {
+			status, fix = warning, "see the log of the gateway"
 		}
+	case gateway.ChannelState_CHANNEL_STATE_CONFLICT:
+		fix = "stop the other program that uses its token, or create a new token"
+	case gateway.ChannelState_CHANNEL_STATE_AUTH:
+		fix = "correct the secret; then 'agentctl channels restart " + name + "'"
+	case gateway.ChannelState_CHANNEL_STATE_STOPPED:
+		fix = "let the gateway listen: set gateway.http in theclaw.yaml, and start agentd again"
+	default:
+		fix = "correct what it names; it is tried again, at once with 'agentctl channels restart " + name + "'"
+	}
+	if fix != "" {
+		x.note("channel", status, fix, "account %s is %s: %s", name, state, c.GetWhat())
+	}
+	if d := c.GetLag().AsDuration(); d > muchLag {
+		x.note("channel", warning, "if all messages are late, see the log of the gateway and compare the clock of this machine ('date') with the right time",
+			"the last message of account %s was stored %s after it was sent", name, d.Round(time.Second))
+	}
+	if d := c.GetBehind().AsDuration(); d > muchLag {
+		x.note("clock", warning, "set the clock of this machine, for example with 'timedatectl set-ntp true'",
+			"it is %s behind that of the sender of the last message of account %s", d.Round(time.Second), name)
 	}
 }

@@ -118,6 +118,7 @@ type Status struct {
 	In         int64         // messages that were accepted
 	Notices    int64         // to people, that were sent by it
 	Lag        time.Duration // of the last one that says when it was sent; negative: there was none
+	Behind     time.Duration // of our clock behind that of its sender; 0: it does not show
 	What       string        // the cause of the state
 	Address    string        // where it is posted to
 }
@@ -518,6 +519,7 @@ func (s *Set) Accepted(name string, sent time.Time) {
 		a.In++
 		if !sent.IsZero() {
 			a.Lag = max(time.Since(sent), 0)
+			a.Behind = max(time.Until(sent), 0)
 			s.cfg.Metrics.SetLag(name, a.Lag)
 		}
 	}

@@ -300,7 +300,10 @@ type Channel struct {
 	Address string `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	// notices is how many notices to people this gateway sent by it since it started; replies
 	// of agents are sent by the deliverer.
-	Notices       int64 `protobuf:"varint,9,opt,name=notices,proto3" json:"notices,omitempty"`
+	Notices int64 `protobuf:"varint,9,opt,name=notices,proto3" json:"notices,omitempty"`
+	// behind is how far the clock of this machine is behind that of the sender of the last
+	// accepted message, as far as it shows: by its time of sending, which was in the future.
+	Behind        *durationpb.Duration `protobuf:"bytes,10,opt,name=behind,proto3" json:"behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +399,13 @@ func (x *Channel) GetNotices() int64 {
 		return x.Notices
 	}
 	return 0
+}
+
+func (x *Channel) GetBehind() *durationpb.Duration {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
 }
 
 // ListChannelsResponse has all accounts.
@@ -661,7 +671,7 @@ const file_theclaw_gateway_v1_gateway_proto_rawDesc = "" +
 	"\x10settings_problem\x18\x06 \x01(\tR\x0fsettingsProblem\x12\x1d\n" +
 	"\n" +
 	"public_url\x18\a \x01(\tR\tpublicUrl\"\x15\n" +
-	"\x13ListChannelsRequest\"\xa0\x02\n" +
+	"\x13ListChannelsRequest\"\xd3\x02\n" +
 	"\aChannel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x126\n" +
@@ -671,7 +681,9 @@ const file_theclaw_gateway_v1_gateway_proto_rawDesc = "" +
 	"\x03lag\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12\x12\n" +
 	"\x04what\x18\a \x01(\tR\x04what\x12\x18\n" +
 	"\aaddress\x18\b \x01(\tR\aaddress\x12\x18\n" +
-	"\anotices\x18\t \x01(\x03R\anotices\"O\n" +
+	"\anotices\x18\t \x01(\x03R\anotices\x121\n" +
+	"\x06behind\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x06behind\"O\n" +
 	"\x14ListChannelsResponse\x127\n" +
 	"\bchannels\x18\x01 \x03(\v2\x1b.theclaw.gateway.v1.ChannelR\bchannels\"6\n" +
 	"\x15RestartChannelRequest\x12\x1d\n" +
@@ -736,21 +748,22 @@ var file_theclaw_gateway_v1_gateway_proto_depIdxs = []int32{
 	0,  // 1: theclaw.gateway.v1.Channel.state:type_name -> theclaw.gateway.v1.ChannelState
 	11, // 2: theclaw.gateway.v1.Channel.since:type_name -> google.protobuf.Timestamp
 	10, // 3: theclaw.gateway.v1.Channel.lag:type_name -> google.protobuf.Duration
-	4,  // 4: theclaw.gateway.v1.ListChannelsResponse.channels:type_name -> theclaw.gateway.v1.Channel
-	4,  // 5: theclaw.gateway.v1.RestartChannelResponse.channel:type_name -> theclaw.gateway.v1.Channel
-	1,  // 6: theclaw.gateway.v1.GatewayService.GetGatewayInfo:input_type -> theclaw.gateway.v1.GetGatewayInfoRequest
-	3,  // 7: theclaw.gateway.v1.GatewayService.ListChannels:input_type -> theclaw.gateway.v1.ListChannelsRequest
-	6,  // 8: theclaw.gateway.v1.GatewayService.RestartChannel:input_type -> theclaw.gateway.v1.RestartChannelRequest
-	8,  // 9: theclaw.gateway.v1.GatewayService.TestChannel:input_type -> theclaw.gateway.v1.TestChannelRequest
-	2,  // 10: theclaw.gateway.v1.GatewayService.GetGatewayInfo:output_type -> theclaw.gateway.v1.GetGatewayInfoResponse
-	5,  // 11: theclaw.gateway.v1.GatewayService.ListChannels:output_type -> theclaw.gateway.v1.ListChannelsResponse
-	7,  // 12: theclaw.gateway.v1.GatewayService.RestartChannel:output_type -> theclaw.gateway.v1.RestartChannelResponse
-	9,  // 13: theclaw.gateway.v1.GatewayService.TestChannel:output_type -> theclaw.gateway.v1.TestChannelResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	10, // 4: theclaw.gateway.v1.Channel.behind:type_name -> google.protobuf.Duration
+	4,  // 5: theclaw.gateway.v1.ListChannelsResponse.channels:type_name -> theclaw.gateway.v1.Channel
+	4,  // 6: theclaw.gateway.v1.RestartChannelResponse.channel:type_name -> theclaw.gateway.v1.Channel
+	1,  // 7: theclaw.gateway.v1.GatewayService.GetGatewayInfo:input_type -> theclaw.gateway.v1.GetGatewayInfoRequest
+	3,  // 8: theclaw.gateway.v1.GatewayService.ListChannels:input_type -> theclaw.gateway.v1.ListChannelsRequest
+	6,  // 9: theclaw.gateway.v1.GatewayService.RestartChannel:input_type -> theclaw.gateway.v1.RestartChannelRequest
+	8,  // 10: theclaw.gateway.v1.GatewayService.TestChannel:input_type -> theclaw.gateway.v1.TestChannelRequest
+	2,  // 11: theclaw.gateway.v1.GatewayService.GetGatewayInfo:output_type -> theclaw.gateway.v1.GetGatewayInfoResponse
+	5,  // 12: theclaw.gateway.v1.GatewayService.ListChannels:output_type -> theclaw.gateway.v1.ListChannelsResponse
+	7,  // 13: theclaw.gateway.v1.GatewayService.RestartChannel:output_type -> theclaw.gateway.v1.RestartChannelResponse
+	9,  // 14: theclaw.gateway.v1.GatewayService.TestChannel:output_type -> theclaw.gateway.v1.TestChannelResponse
+	11, // [11:15] is the sub-list for method output_type
+	7,  // [7:11] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_gateway_v1_gateway_proto_init() }
