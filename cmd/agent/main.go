@@ -235,7 +235,7 @@ func away(err error, cc *grpc.ClientConn) error {
 }
 
 // become replaces this process by agentctl with the same words; the one beside
-// this program goes first.
+// this program goes first. By the name agentctl knows that it stands for this program.
 func become(args []string) error {
 	program := ""
 	if self, err := os.Executable(); err == nil {
@@ -252,6 +252,6 @@ func become(args []string) error {
 		}
 		program = path
 	}
-	err := syscall.Exec(program, append([]string{"agentctl"}, args...), os.Environ()) //nolint:gosec // handing on our own words is the job
+	err := syscall.Exec(program, append([]string{"agent"}, args...), os.Environ()) //nolint:gosec // handing on our own words is the job
 	return fmt.Errorf("start %s: %w", program, err)
 }

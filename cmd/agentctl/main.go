@@ -19,8 +19,13 @@ import (
 var version = "devel"
 
 func main() {
-	if filepath.Base(os.Args[0]) == "thread" {
+	switch filepath.Base(os.Args[0]) {
+	case "thread":
 		os.Exit(threadtool.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, version))
+	case "agent": // a command that the program agent does not have
+		env := command.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv, version)
+		env.Older = true
+		os.Exit(execute(env, os.Args[1:]))
 	}
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
@@ -28,7 +33,10 @@ func main() {
 // Main runs one command line and answers its exit code: 0, 1 for a failure, 2
 // for a wrong command line. SIGINT and SIGTERM cancel what it waits for.
 func Main(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
-	env := command.New(in, out, errs, getenv, version)
+	return execute(command.New(in, out, errs, getenv, version), args)
+}
+
+func execute(env *command.Env, args []string) int {
 	env.Flags.JSON = command.WantsJSON(args) // known before the flags are parsed, which may fail
 	return command.Run(env, newRoot(env), args)
 }

@@ -43,6 +43,9 @@ type Env struct {
 	// Impatient commands do not wait for a service that may be starting: that
 	// it is away is what they want to know.
 	Impatient bool
+	// Older commands were started as the program agent: what they print has the form of the
+	// older tool of this name.
+	Older bool
 	// TextErrors programs report an error as a line of text with --json too.
 	TextErrors bool
 

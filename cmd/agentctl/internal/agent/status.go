@@ -232,7 +232,7 @@ func statusOfAll(ctx context.Context, e *command.Env, full bool) error {
 		return err
 	}
 	var above overview
-	if full || !e.Data() {
+	if full || !e.Data() && !e.Older {
 		if above, err = look(ctx, e, all); err != nil {
 			return err
 		}
@@ -242,7 +242,10 @@ func statusOfAll(ctx context.Context, e *command.Env, full bool) error {
 	if full {
 		t.Data(above)
 	}
-	return screen.List(t.Before(func() { above.print(e) }).Then(func() { noAgents(e, len(all)) }), all, func(s status) []any {
+	if !e.Older {
+		t.Before(func() { above.print(e) })
+	}
+	return screen.List(t.Then(func() { noAgents(e, len(all)) }), all, func(s status) []any {
 		health := s.words()
 		if w := s.Waiting; w != nil {
 			health += fmt.Sprintf("; message %d waits: %s", w.InboxID, w.what)
