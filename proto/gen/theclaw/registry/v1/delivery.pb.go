@@ -454,7 +454,13 @@ type BeginDeliveryResponse struct {
 	// message_id is the id at the platform of the message that event changes, where its
 	// content names an earlier event of the thread; empty: that has none, or event names
 	// no other.
-	MessageId     string `protobuf:"bytes,15,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	MessageId string `protobuf:"bytes,15,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// hooks of the agent for the events of a message that is sent.
+	Hooks []*Hook `protobuf:"bytes,16,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	// session_key of the conversation; empty without hooks, and where there is none.
+	SessionKey string `protobuf:"bytes,17,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	// decision of hooks about this message, when there was one before.
+	Decision      *HookDecision `protobuf:"bytes,18,opt,name=decision,proto3" json:"decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +600,155 @@ func (x *BeginDeliveryResponse) GetMessageId() string {
 	return ""
 }
 
+func (x *BeginDeliveryResponse) GetHooks() []*Hook {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+func (x *BeginDeliveryResponse) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
+	}
+	return ""
+}
+
+func (x *BeginDeliveryResponse) GetDecision() *HookDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+// DecideDeliveryRequest is a decision about one message.
+type DecideDeliveryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id of the lease.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// thread_id of the event.
+	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// event_id of the message.
+	EventId int64 `protobuf:"varint,3,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// key of its delivery.
+	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// decision that was made.
+	Decision      *HookDecision `protobuf:"bytes,5,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideDeliveryRequest) Reset() {
+	*x = DecideDeliveryRequest{}
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideDeliveryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideDeliveryRequest) ProtoMessage() {}
+
+func (x *DecideDeliveryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideDeliveryRequest.ProtoReflect.Descriptor instead.
+func (*DecideDeliveryRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DecideDeliveryRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *DecideDeliveryRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *DecideDeliveryRequest) GetEventId() int64 {
+	if x != nil {
+		return x.EventId
+	}
+	return 0
+}
+
+func (x *DecideDeliveryRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DecideDeliveryRequest) GetDecision() *HookDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+// DecideDeliveryResponse is the decision that stands.
+type DecideDeliveryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// decision, which an earlier call may have recorded.
+	Decision      *HookDecision `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideDeliveryResponse) Reset() {
+	*x = DecideDeliveryResponse{}
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideDeliveryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideDeliveryResponse) ProtoMessage() {}
+
+func (x *DecideDeliveryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideDeliveryResponse.ProtoReflect.Descriptor instead.
+func (*DecideDeliveryResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DecideDeliveryResponse) GetDecision() *HookDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
 // FinishDeliveryRequest records a send.
 type FinishDeliveryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -634,7 +789,7 @@ type FinishDeliveryRequest struct {
 
 func (x *FinishDeliveryRequest) Reset() {
 	*x = FinishDeliveryRequest{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +801,7 @@ func (x *FinishDeliveryRequest) String() string {
 func (*FinishDeliveryRequest) ProtoMessage() {}
 
 func (x *FinishDeliveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +814,7 @@ func (x *FinishDeliveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishDeliveryRequest.ProtoReflect.Descriptor instead.
 func (*FinishDeliveryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FinishDeliveryRequest) GetAgentId() string {
@@ -780,7 +935,7 @@ type FinishDeliveryResponse struct {
 
 func (x *FinishDeliveryResponse) Reset() {
 	*x = FinishDeliveryResponse{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +947,7 @@ func (x *FinishDeliveryResponse) String() string {
 func (*FinishDeliveryResponse) ProtoMessage() {}
 
 func (x *FinishDeliveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +960,7 @@ func (x *FinishDeliveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishDeliveryResponse.ProtoReflect.Descriptor instead.
 func (*FinishDeliveryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FinishDeliveryResponse) GetDelivery() *Delivery {
@@ -843,7 +998,7 @@ type ListDeliveriesRequest struct {
 
 func (x *ListDeliveriesRequest) Reset() {
 	*x = ListDeliveriesRequest{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1010,7 @@ func (x *ListDeliveriesRequest) String() string {
 func (*ListDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1023,7 @@ func (x *ListDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListDeliveriesRequest) GetAgentId() string {
@@ -926,7 +1081,7 @@ type ListDeliveriesResponse struct {
 
 func (x *ListDeliveriesResponse) Reset() {
 	*x = ListDeliveriesResponse{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1093,7 @@ func (x *ListDeliveriesResponse) String() string {
 func (*ListDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1106,7 @@ func (x *ListDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListDeliveriesResponse) GetDeliveries() []*Delivery {
@@ -983,7 +1138,7 @@ type RetryDeliveryRequest struct {
 
 func (x *RetryDeliveryRequest) Reset() {
 	*x = RetryDeliveryRequest{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1150,7 @@ func (x *RetryDeliveryRequest) String() string {
 func (*RetryDeliveryRequest) ProtoMessage() {}
 
 func (x *RetryDeliveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1163,7 @@ func (x *RetryDeliveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeliveryRequest.ProtoReflect.Descriptor instead.
 func (*RetryDeliveryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RetryDeliveryRequest) GetAgentId() string {
@@ -1043,7 +1198,7 @@ type RetryDeliveryResponse struct {
 
 func (x *RetryDeliveryResponse) Reset() {
 	*x = RetryDeliveryResponse{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1210,7 @@ func (x *RetryDeliveryResponse) String() string {
 func (*RetryDeliveryResponse) ProtoMessage() {}
 
 func (x *RetryDeliveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1223,7 @@ func (x *RetryDeliveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryDeliveryResponse.ProtoReflect.Descriptor instead.
 func (*RetryDeliveryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RetryDeliveryResponse) GetDelivery() *Delivery {
@@ -1093,7 +1248,7 @@ type DropDeliveryRequest struct {
 
 func (x *DropDeliveryRequest) Reset() {
 	*x = DropDeliveryRequest{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1260,7 @@ func (x *DropDeliveryRequest) String() string {
 func (*DropDeliveryRequest) ProtoMessage() {}
 
 func (x *DropDeliveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1273,7 @@ func (x *DropDeliveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeliveryRequest.ProtoReflect.Descriptor instead.
 func (*DropDeliveryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DropDeliveryRequest) GetAgentId() string {
@@ -1151,7 +1306,7 @@ type DropDeliveryResponse struct {
 
 func (x *DropDeliveryResponse) Reset() {
 	*x = DropDeliveryResponse{}
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1318,7 @@ func (x *DropDeliveryResponse) String() string {
 func (*DropDeliveryResponse) ProtoMessage() {}
 
 func (x *DropDeliveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_delivery_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,14 +1331,14 @@ func (x *DropDeliveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeliveryResponse.ProtoReflect.Descriptor instead.
 func (*DropDeliveryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_delivery_proto_rawDescGZIP(), []int{13}
 }
 
 var File_theclaw_registry_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"\"theclaw/registry/v1/delivery.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a theclaw/registry/v1/thread.proto\x1a\x1etheclaw/registry/v1/turn.proto\"G\n" +
+	"\"theclaw/registry/v1/delivery.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1etheclaw/registry/v1/hook.proto\x1a theclaw/registry/v1/thread.proto\x1a\x1etheclaw/registry/v1/turn.proto\"G\n" +
 	"\fOutboundRule\x12%\n" +
 	"\x0ethread_pattern\x18\x01 \x01(\tR\rthreadPattern\x12\x10\n" +
 	"\x03via\x18\x02 \x01(\tR\x03via\"\xfe\x01\n" +
@@ -1205,7 +1360,7 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12 \n" +
 	"\aboot_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x12\n" +
 	"\x04peek\x18\x04 \x01(\bR\x04peek\x12\x19\n" +
-	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\xf1\x04\n" +
+	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\x82\x06\n" +
 	"\x15BeginDeliveryResponse\x12C\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2).theclaw.registry.v1.BeginDeliveryOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x120\n" +
@@ -1223,7 +1378,21 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x05reach\x18\r \x01(\x03R\x05reach\x12<\n" +
 	"\aaccount\x18\x0e \x01(\v2\".theclaw.registry.v1.ChannelConfigR\aaccount\x12\x1d\n" +
 	"\n" +
-	"message_id\x18\x0f \x01(\tR\tmessageId\"\xdd\x04\n" +
+	"message_id\x18\x0f \x01(\tR\tmessageId\x12/\n" +
+	"\x05hooks\x18\x10 \x03(\v2\x19.theclaw.registry.v1.HookR\x05hooks\x12\x1f\n" +
+	"\vsession_key\x18\x11 \x01(\tR\n" +
+	"sessionKey\x12=\n" +
+	"\bdecision\x18\x12 \x01(\v2!.theclaw.registry.v1.HookDecisionR\bdecision\"\xef\x01\n" +
+	"\x15DecideDeliveryRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
+	"\tthread_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\"\n" +
+	"\bevent_id\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\aeventId\x12\x1c\n" +
+	"\x03key\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x03key\x12E\n" +
+	"\bdecision\x18\x05 \x01(\v2!.theclaw.registry.v1.HookDecisionB\x06\xbaH\x03\xc8\x01\x01R\bdecision\"W\n" +
+	"\x16DecideDeliveryResponse\x12=\n" +
+	"\bdecision\x18\x01 \x01(\v2!.theclaw.registry.v1.HookDecisionR\bdecision\"\xdd\x04\n" +
 	"\x15FinishDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -1287,10 +1456,11 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x1cDELIVERY_OUTCOME_UNAVAILABLE\x10\x03\x12\x1d\n" +
 	"\x19DELIVERY_OUTCOME_REJECTED\x10\x04\x12\x1c\n" +
 	"\x18DELIVERY_OUTCOME_SKIPPED\x10\x05\x12\x19\n" +
-	"\x15DELIVERY_OUTCOME_PART\x10\x062\x9c\x04\n" +
+	"\x15DELIVERY_OUTCOME_PART\x10\x062\x87\x05\n" +
 	"\x0fDeliveryService\x12f\n" +
 	"\rBeginDelivery\x12).theclaw.registry.v1.BeginDeliveryRequest\x1a*.theclaw.registry.v1.BeginDeliveryResponse\x12i\n" +
 	"\x0eFinishDelivery\x12*.theclaw.registry.v1.FinishDeliveryRequest\x1a+.theclaw.registry.v1.FinishDeliveryResponse\x12i\n" +
+	"\x0eDecideDelivery\x12*.theclaw.registry.v1.DecideDeliveryRequest\x1a+.theclaw.registry.v1.DecideDeliveryResponse\x12i\n" +
 	"\x0eListDeliveries\x12*.theclaw.registry.v1.ListDeliveriesRequest\x1a+.theclaw.registry.v1.ListDeliveriesResponse\x12f\n" +
 	"\rRetryDelivery\x12).theclaw.registry.v1.RetryDeliveryRequest\x1a*.theclaw.registry.v1.RetryDeliveryResponse\x12c\n" +
 	"\fDropDelivery\x12(.theclaw.registry.v1.DropDeliveryRequest\x1a).theclaw.registry.v1.DropDeliveryResponseB\xda\x01\n" +
@@ -1309,7 +1479,7 @@ func file_theclaw_registry_v1_delivery_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_delivery_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_theclaw_registry_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_theclaw_registry_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_theclaw_registry_v1_delivery_proto_goTypes = []any{
 	(BeginDeliveryOutcome)(0),      // 0: theclaw.registry.v1.BeginDeliveryOutcome
 	(DeliveryOutcome)(0),           // 1: theclaw.registry.v1.DeliveryOutcome
@@ -1317,50 +1487,60 @@ var file_theclaw_registry_v1_delivery_proto_goTypes = []any{
 	(*ChannelConfig)(nil),          // 3: theclaw.registry.v1.ChannelConfig
 	(*BeginDeliveryRequest)(nil),   // 4: theclaw.registry.v1.BeginDeliveryRequest
 	(*BeginDeliveryResponse)(nil),  // 5: theclaw.registry.v1.BeginDeliveryResponse
-	(*FinishDeliveryRequest)(nil),  // 6: theclaw.registry.v1.FinishDeliveryRequest
-	(*FinishDeliveryResponse)(nil), // 7: theclaw.registry.v1.FinishDeliveryResponse
-	(*ListDeliveriesRequest)(nil),  // 8: theclaw.registry.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil), // 9: theclaw.registry.v1.ListDeliveriesResponse
-	(*RetryDeliveryRequest)(nil),   // 10: theclaw.registry.v1.RetryDeliveryRequest
-	(*RetryDeliveryResponse)(nil),  // 11: theclaw.registry.v1.RetryDeliveryResponse
-	(*DropDeliveryRequest)(nil),    // 12: theclaw.registry.v1.DropDeliveryRequest
-	(*DropDeliveryResponse)(nil),   // 13: theclaw.registry.v1.DropDeliveryResponse
-	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
-	(*Event)(nil),                  // 15: theclaw.registry.v1.Event
-	(*LogLine)(nil),                // 16: theclaw.registry.v1.LogLine
-	(*Delivery)(nil),               // 17: theclaw.registry.v1.Delivery
-	(DeliveryState)(0),             // 18: theclaw.registry.v1.DeliveryState
+	(*DecideDeliveryRequest)(nil),  // 6: theclaw.registry.v1.DecideDeliveryRequest
+	(*DecideDeliveryResponse)(nil), // 7: theclaw.registry.v1.DecideDeliveryResponse
+	(*FinishDeliveryRequest)(nil),  // 8: theclaw.registry.v1.FinishDeliveryRequest
+	(*FinishDeliveryResponse)(nil), // 9: theclaw.registry.v1.FinishDeliveryResponse
+	(*ListDeliveriesRequest)(nil),  // 10: theclaw.registry.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil), // 11: theclaw.registry.v1.ListDeliveriesResponse
+	(*RetryDeliveryRequest)(nil),   // 12: theclaw.registry.v1.RetryDeliveryRequest
+	(*RetryDeliveryResponse)(nil),  // 13: theclaw.registry.v1.RetryDeliveryResponse
+	(*DropDeliveryRequest)(nil),    // 14: theclaw.registry.v1.DropDeliveryRequest
+	(*DropDeliveryResponse)(nil),   // 15: theclaw.registry.v1.DropDeliveryResponse
+	(*durationpb.Duration)(nil),    // 16: google.protobuf.Duration
+	(*Event)(nil),                  // 17: theclaw.registry.v1.Event
+	(*Hook)(nil),                   // 18: theclaw.registry.v1.Hook
+	(*HookDecision)(nil),           // 19: theclaw.registry.v1.HookDecision
+	(*LogLine)(nil),                // 20: theclaw.registry.v1.LogLine
+	(*Delivery)(nil),               // 21: theclaw.registry.v1.Delivery
+	(DeliveryState)(0),             // 22: theclaw.registry.v1.DeliveryState
 }
 var file_theclaw_registry_v1_delivery_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.BeginDeliveryResponse.outcome:type_name -> theclaw.registry.v1.BeginDeliveryOutcome
-	14, // 1: theclaw.registry.v1.BeginDeliveryResponse.wait:type_name -> google.protobuf.Duration
-	15, // 2: theclaw.registry.v1.BeginDeliveryResponse.event:type_name -> theclaw.registry.v1.Event
+	16, // 1: theclaw.registry.v1.BeginDeliveryResponse.wait:type_name -> google.protobuf.Duration
+	17, // 2: theclaw.registry.v1.BeginDeliveryResponse.event:type_name -> theclaw.registry.v1.Event
 	2,  // 3: theclaw.registry.v1.BeginDeliveryResponse.outbound:type_name -> theclaw.registry.v1.OutboundRule
 	3,  // 4: theclaw.registry.v1.BeginDeliveryResponse.channels:type_name -> theclaw.registry.v1.ChannelConfig
 	3,  // 5: theclaw.registry.v1.BeginDeliveryResponse.account:type_name -> theclaw.registry.v1.ChannelConfig
-	1,  // 6: theclaw.registry.v1.FinishDeliveryRequest.outcome:type_name -> theclaw.registry.v1.DeliveryOutcome
-	14, // 7: theclaw.registry.v1.FinishDeliveryRequest.retry_after:type_name -> google.protobuf.Duration
-	16, // 8: theclaw.registry.v1.FinishDeliveryRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	17, // 9: theclaw.registry.v1.FinishDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
-	5,  // 10: theclaw.registry.v1.FinishDeliveryResponse.next:type_name -> theclaw.registry.v1.BeginDeliveryResponse
-	18, // 11: theclaw.registry.v1.ListDeliveriesRequest.state:type_name -> theclaw.registry.v1.DeliveryState
-	17, // 12: theclaw.registry.v1.ListDeliveriesResponse.deliveries:type_name -> theclaw.registry.v1.Delivery
-	17, // 13: theclaw.registry.v1.RetryDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
-	4,  // 14: theclaw.registry.v1.DeliveryService.BeginDelivery:input_type -> theclaw.registry.v1.BeginDeliveryRequest
-	6,  // 15: theclaw.registry.v1.DeliveryService.FinishDelivery:input_type -> theclaw.registry.v1.FinishDeliveryRequest
-	8,  // 16: theclaw.registry.v1.DeliveryService.ListDeliveries:input_type -> theclaw.registry.v1.ListDeliveriesRequest
-	10, // 17: theclaw.registry.v1.DeliveryService.RetryDelivery:input_type -> theclaw.registry.v1.RetryDeliveryRequest
-	12, // 18: theclaw.registry.v1.DeliveryService.DropDelivery:input_type -> theclaw.registry.v1.DropDeliveryRequest
-	5,  // 19: theclaw.registry.v1.DeliveryService.BeginDelivery:output_type -> theclaw.registry.v1.BeginDeliveryResponse
-	7,  // 20: theclaw.registry.v1.DeliveryService.FinishDelivery:output_type -> theclaw.registry.v1.FinishDeliveryResponse
-	9,  // 21: theclaw.registry.v1.DeliveryService.ListDeliveries:output_type -> theclaw.registry.v1.ListDeliveriesResponse
-	11, // 22: theclaw.registry.v1.DeliveryService.RetryDelivery:output_type -> theclaw.registry.v1.RetryDeliveryResponse
-	13, // 23: theclaw.registry.v1.DeliveryService.DropDelivery:output_type -> theclaw.registry.v1.DropDeliveryResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 6: theclaw.registry.v1.BeginDeliveryResponse.hooks:type_name -> theclaw.registry.v1.Hook
+	19, // 7: theclaw.registry.v1.BeginDeliveryResponse.decision:type_name -> theclaw.registry.v1.HookDecision
+	19, // 8: theclaw.registry.v1.DecideDeliveryRequest.decision:type_name -> theclaw.registry.v1.HookDecision
+	19, // 9: theclaw.registry.v1.DecideDeliveryResponse.decision:type_name -> theclaw.registry.v1.HookDecision
+	1,  // 10: theclaw.registry.v1.FinishDeliveryRequest.outcome:type_name -> theclaw.registry.v1.DeliveryOutcome
+	16, // 11: theclaw.registry.v1.FinishDeliveryRequest.retry_after:type_name -> google.protobuf.Duration
+	20, // 12: theclaw.registry.v1.FinishDeliveryRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	21, // 13: theclaw.registry.v1.FinishDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
+	5,  // 14: theclaw.registry.v1.FinishDeliveryResponse.next:type_name -> theclaw.registry.v1.BeginDeliveryResponse
+	22, // 15: theclaw.registry.v1.ListDeliveriesRequest.state:type_name -> theclaw.registry.v1.DeliveryState
+	21, // 16: theclaw.registry.v1.ListDeliveriesResponse.deliveries:type_name -> theclaw.registry.v1.Delivery
+	21, // 17: theclaw.registry.v1.RetryDeliveryResponse.delivery:type_name -> theclaw.registry.v1.Delivery
+	4,  // 18: theclaw.registry.v1.DeliveryService.BeginDelivery:input_type -> theclaw.registry.v1.BeginDeliveryRequest
+	8,  // 19: theclaw.registry.v1.DeliveryService.FinishDelivery:input_type -> theclaw.registry.v1.FinishDeliveryRequest
+	6,  // 20: theclaw.registry.v1.DeliveryService.DecideDelivery:input_type -> theclaw.registry.v1.DecideDeliveryRequest
+	10, // 21: theclaw.registry.v1.DeliveryService.ListDeliveries:input_type -> theclaw.registry.v1.ListDeliveriesRequest
+	12, // 22: theclaw.registry.v1.DeliveryService.RetryDelivery:input_type -> theclaw.registry.v1.RetryDeliveryRequest
+	14, // 23: theclaw.registry.v1.DeliveryService.DropDelivery:input_type -> theclaw.registry.v1.DropDeliveryRequest
+	5,  // 24: theclaw.registry.v1.DeliveryService.BeginDelivery:output_type -> theclaw.registry.v1.BeginDeliveryResponse
+	9,  // 25: theclaw.registry.v1.DeliveryService.FinishDelivery:output_type -> theclaw.registry.v1.FinishDeliveryResponse
+	7,  // 26: theclaw.registry.v1.DeliveryService.DecideDelivery:output_type -> theclaw.registry.v1.DecideDeliveryResponse
+	11, // 27: theclaw.registry.v1.DeliveryService.ListDeliveries:output_type -> theclaw.registry.v1.ListDeliveriesResponse
+	13, // 28: theclaw.registry.v1.DeliveryService.RetryDelivery:output_type -> theclaw.registry.v1.RetryDeliveryResponse
+	15, // 29: theclaw.registry.v1.DeliveryService.DropDelivery:output_type -> theclaw.registry.v1.DropDeliveryResponse
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_delivery_proto_init() }
@@ -1368,6 +1548,7 @@ func file_theclaw_registry_v1_delivery_proto_init() {
 	if File_theclaw_registry_v1_delivery_proto != nil {
 		return
 	}
+	file_theclaw_registry_v1_hook_proto_init()
 	file_theclaw_registry_v1_thread_proto_init()
 	file_theclaw_registry_v1_turn_proto_init()
 	type x struct{}
@@ -1376,7 +1557,7 @@ func file_theclaw_registry_v1_delivery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_delivery_proto_rawDesc), len(file_theclaw_registry_v1_delivery_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	DeliveryService_BeginDelivery_FullMethodName  = "/theclaw.registry.v1.DeliveryService/BeginDelivery"
 	DeliveryService_FinishDelivery_FullMethodName = "/theclaw.registry.v1.DeliveryService/FinishDelivery"
+	DeliveryService_DecideDelivery_FullMethodName = "/theclaw.registry.v1.DeliveryService/DecideDelivery"
 	DeliveryService_ListDeliveries_FullMethodName = "/theclaw.registry.v1.DeliveryService/ListDeliveries"
 	DeliveryService_RetryDelivery_FullMethodName  = "/theclaw.registry.v1.DeliveryService/RetryDelivery"
 	DeliveryService_DropDelivery_FullMethodName   = "/theclaw.registry.v1.DeliveryService/DropDelivery"
@@ -40,6 +41,9 @@ type DeliveryServiceClient interface {
 	// FinishDelivery records what became of the send (D3, D4) and, when asked,
 	// begins the next one in the same call.
 	FinishDelivery(ctx context.Context, in *FinishDeliveryRequest, opts ...grpc.CallOption) (*FinishDeliveryResponse, error)
+	// DecideDelivery records what hooks decided about a message that was begun, before
+	// anything of it is sent. The first decision stands: it is the answer.
+	DecideDelivery(ctx context.Context, in *DecideDeliveryRequest, opts ...grpc.CallOption) (*DecideDeliveryResponse, error)
 	// ListDeliveries answers deliveries of an agent by state, oldest first.
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
 	// RetryDelivery makes a dead delivery pending again, with the same key.
@@ -70,6 +74,16 @@ func (c *deliveryServiceClient) FinishDelivery(ctx context.Context, in *FinishDe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FinishDeliveryResponse)
 	err := c.cc.Invoke(ctx, DeliveryService_FinishDelivery_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *deliveryServiceClient) DecideDelivery(ctx context.Context, in *DecideDeliveryRequest, opts ...grpc.CallOption) (*DecideDeliveryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DecideDeliveryResponse)
+	err := c.cc.Invoke(ctx, DeliveryService_DecideDelivery_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +134,9 @@ type DeliveryServiceServer interface {
 	// FinishDelivery records what became of the send (D3, D4) and, when asked,
 	// begins the next one in the same call.
 	FinishDelivery(context.Context, *FinishDeliveryRequest) (*FinishDeliveryResponse, error)
+	// DecideDelivery records what hooks decided about a message that was begun, before
+	// anything of it is sent. The first decision stands: it is the answer.
+	DecideDelivery(context.Context, *DecideDeliveryRequest) (*DecideDeliveryResponse, error)
 	// ListDeliveries answers deliveries of an agent by state, oldest first.
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
 	// RetryDelivery makes a dead delivery pending again, with the same key.
@@ -141,6 +158,9 @@ func (UnimplementedDeliveryServiceServer) BeginDelivery(context.Context, *BeginD
 }
 func (UnimplementedDeliveryServiceServer) FinishDelivery(context.Context, *FinishDeliveryRequest) (*FinishDeliveryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinishDelivery not implemented")
+}
+func (UnimplementedDeliveryServiceServer) DecideDelivery(context.Context, *DecideDeliveryRequest) (*DecideDeliveryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DecideDelivery not implemented")
 }
 func (UnimplementedDeliveryServiceServer) ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeliveries not implemented")
@@ -204,6 +224,24 @@ func _DeliveryService_FinishDelivery_Handler(srv interface{}, ctx context.Contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(DeliveryServiceServer).FinishDelivery(ctx, req.(*FinishDeliveryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DeliveryService_DecideDelivery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DecideDeliveryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeliveryServiceServer).DecideDelivery(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeliveryService_DecideDelivery_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeliveryServiceServer).DecideDelivery(ctx, req.(*DecideDeliveryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -276,6 +314,10 @@ var DeliveryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FinishDelivery",
 			Handler:    _DeliveryService_FinishDelivery_Handler,
+		},
+		{
+			MethodName: "DecideDelivery",
+			Handler:    _DeliveryService_DecideDelivery_Handler,
 		},
 		{
 			MethodName: "ListDeliveries",

@@ -477,7 +477,7 @@ var File_theclaw_registry_v1_home_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n" +
+	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etheclaw/registry/v1/hook.proto\"\x18\n" +
 	"\x16WatchHomeConfigRequest\"[\n" +
 	"\x17WatchHomeConfigResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -502,12 +502,13 @@ const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80@R\x04text\x12\"\n" +
 	"\aversion\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\"1\n" +
 	"\x15SetHomeConfigResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion2\xb2\x03\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion2\x8e\x04\n" +
 	"\vHomeService\x12f\n" +
 	"\rGetHomeConfig\x12).theclaw.registry.v1.GetHomeConfigRequest\x1a*.theclaw.registry.v1.GetHomeConfigResponse\x12f\n" +
 	"\rSetHomeConfig\x12).theclaw.registry.v1.SetHomeConfigRequest\x1a*.theclaw.registry.v1.SetHomeConfigResponse\x12c\n" +
 	"\fSetHomeValue\x12(.theclaw.registry.v1.SetHomeValueRequest\x1a).theclaw.registry.v1.SetHomeValueResponse\x12n\n" +
-	"\x0fWatchHomeConfig\x12+.theclaw.registry.v1.WatchHomeConfigRequest\x1a,.theclaw.registry.v1.WatchHomeConfigResponse0\x01B\xd6\x01\n" +
+	"\x0fWatchHomeConfig\x12+.theclaw.registry.v1.WatchHomeConfigRequest\x1a,.theclaw.registry.v1.WatchHomeConfigResponse0\x01\x12Z\n" +
+	"\tListHooks\x12%.theclaw.registry.v1.ListHooksRequest\x1a&.theclaw.registry.v1.ListHooksResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tHomeProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -533,22 +534,26 @@ var file_theclaw_registry_v1_home_proto_goTypes = []any{
 	(*SetHomeConfigRequest)(nil),    // 6: theclaw.registry.v1.SetHomeConfigRequest
 	(*SetHomeConfigResponse)(nil),   // 7: theclaw.registry.v1.SetHomeConfigResponse
 	(*timestamppb.Timestamp)(nil),   // 8: google.protobuf.Timestamp
+	(*ListHooksRequest)(nil),        // 9: theclaw.registry.v1.ListHooksRequest
+	(*ListHooksResponse)(nil),       // 10: theclaw.registry.v1.ListHooksResponse
 }
 var file_theclaw_registry_v1_home_proto_depIdxs = []int32{
-	8, // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
-	4, // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
-	6, // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
-	2, // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
-	0, // 4: theclaw.registry.v1.HomeService.WatchHomeConfig:input_type -> theclaw.registry.v1.WatchHomeConfigRequest
-	5, // 5: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
-	7, // 6: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
-	3, // 7: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
-	1, // 8: theclaw.registry.v1.HomeService.WatchHomeConfig:output_type -> theclaw.registry.v1.WatchHomeConfigResponse
-	5, // [5:9] is the sub-list for method output_type
-	1, // [1:5] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	8,  // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	4,  // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
+	6,  // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
+	2,  // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
+	0,  // 4: theclaw.registry.v1.HomeService.WatchHomeConfig:input_type -> theclaw.registry.v1.WatchHomeConfigRequest
+	9,  // 5: theclaw.registry.v1.HomeService.ListHooks:input_type -> theclaw.registry.v1.ListHooksRequest
+	5,  // 6: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
+	7,  // 7: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
+	3,  // 8: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
+	1,  // 9: theclaw.registry.v1.HomeService.WatchHomeConfig:output_type -> theclaw.registry.v1.WatchHomeConfigResponse
+	10, // 10: theclaw.registry.v1.HomeService.ListHooks:output_type -> theclaw.registry.v1.ListHooksResponse
+	6,  // [6:11] is the sub-list for method output_type
+	1,  // [1:6] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_home_proto_init() }
@@ -556,6 +561,7 @@ func file_theclaw_registry_v1_home_proto_init() {
 	if File_theclaw_registry_v1_home_proto != nil {
 		return
 	}
+	file_theclaw_registry_v1_hook_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -23,6 +23,7 @@ const (
 	HomeService_SetHomeConfig_FullMethodName   = "/theclaw.registry.v1.HomeService/SetHomeConfig"
 	HomeService_SetHomeValue_FullMethodName    = "/theclaw.registry.v1.HomeService/SetHomeValue"
 	HomeService_WatchHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/WatchHomeConfig"
+	HomeService_ListHooks_FullMethodName       = "/theclaw.registry.v1.HomeService/ListHooks"
 )
 
 // HomeServiceClient is the client API for HomeService service.
@@ -48,6 +49,8 @@ type HomeServiceClient interface {
 	// WatchHomeConfig sends the settings that are in force, and again after each
 	// change. A text that cannot be used is not sent.
 	WatchHomeConfig(ctx context.Context, in *WatchHomeConfigRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHomeConfigResponse], error)
+	// ListHooks answers the hooks that are in force for an agent, or those of the home.
+	ListHooks(ctx context.Context, in *ListHooksRequest, opts ...grpc.CallOption) (*ListHooksResponse, error)
 }
 
 type homeServiceClient struct {
@@ -107,6 +110,16 @@ func (c *homeServiceClient) WatchHomeConfig(ctx context.Context, in *WatchHomeCo
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HomeService_WatchHomeConfigClient = grpc.ServerStreamingClient[WatchHomeConfigResponse]
 
+func (c *homeServiceClient) ListHooks(ctx context.Context, in *ListHooksRequest, opts ...grpc.CallOption) (*ListHooksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListHooksResponse)
+	err := c.cc.Invoke(ctx, HomeService_ListHooks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HomeServiceServer is the server API for HomeService service.
 // All implementations must embed UnimplementedHomeServiceServer
 // for forward compatibility.
@@ -130,6 +143,8 @@ type HomeServiceServer interface {
 	// WatchHomeConfig sends the settings that are in force, and again after each
 	// change. A text that cannot be used is not sent.
 	WatchHomeConfig(*WatchHomeConfigRequest, grpc.ServerStreamingServer[WatchHomeConfigResponse]) error
+	// ListHooks answers the hooks that are in force for an agent, or those of the home.
+	ListHooks(context.Context, *ListHooksRequest) (*ListHooksResponse, error)
 	mustEmbedUnimplementedHomeServiceServer()
 }
 
@@ -151,6 +166,9 @@ func (UnimplementedHomeServiceServer) SetHomeValue(context.Context, *SetHomeValu
 }
 func (UnimplementedHomeServiceServer) WatchHomeConfig(*WatchHomeConfigRequest, grpc.ServerStreamingServer[WatchHomeConfigResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchHomeConfig not implemented")
+}
+func (UnimplementedHomeServiceServer) ListHooks(context.Context, *ListHooksRequest) (*ListHooksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHooks not implemented")
 }
 func (UnimplementedHomeServiceServer) mustEmbedUnimplementedHomeServiceServer() {}
 func (UnimplementedHomeServiceServer) testEmbeddedByValue()                     {}
@@ -238,6 +256,24 @@ func _HomeService_WatchHomeConfig_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HomeService_WatchHomeConfigServer = grpc.ServerStreamingServer[WatchHomeConfigResponse]
 
+func _HomeService_ListHooks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListHooksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HomeServiceServer).ListHooks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HomeService_ListHooks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HomeServiceServer).ListHooks(ctx, req.(*ListHooksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // HomeService_ServiceDesc is the grpc.ServiceDesc for HomeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -256,6 +292,10 @@ var HomeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetHomeValue",
 			Handler:    _HomeService_SetHomeValue_Handler,
+		},
+		{
+			MethodName: "ListHooks",
+			Handler:    _HomeService_ListHooks_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1913,7 +1913,9 @@ type TurnConfig struct {
 	Accounts []string `protobuf:"bytes,40,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// history_turns is how many earlier messages of people a prompt has at most; 0: as many as
 	// compaction says.
-	HistoryTurns  int32 `protobuf:"varint,42,opt,name=history_turns,json=historyTurns,proto3" json:"history_turns,omitempty"`
+	HistoryTurns int32 `protobuf:"varint,42,opt,name=history_turns,json=historyTurns,proto3" json:"history_turns,omitempty"`
+	// hooks of the events of a turn that the runner calls.
+	Hooks         []*Hook `protobuf:"bytes,44,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2240,6 +2242,13 @@ func (x *TurnConfig) GetHistoryTurns() int32 {
 		return x.HistoryTurns
 	}
 	return 0
+}
+
+func (x *TurnConfig) GetHooks() []*Hook {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
 }
 
 // ReplyBlocks says where an answer that is being written is cut into messages.
@@ -6710,7 +6719,7 @@ var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a\x1ftheclaw/registry/v1/media.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"theclaw/registry/v1/approval.proto\x1a\x1etheclaw/registry/v1/hook.proto\x1a\x1ftheclaw/registry/v1/media.proto\x1a theclaw/registry/v1/thread.proto\"\xef\x02\n" +
 	"\aProcess\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12%\n" +
 	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12#\n" +
@@ -6814,7 +6823,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x06unread\x18\t \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x06unread\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xb9\x0f\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xea\x0f\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -6867,7 +6876,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"queue_mode\x18- \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\x128\n" +
 	"\x06blocks\x18& \x01(\v2 .theclaw.registry.v1.ReplyBlocksR\x06blocks\x12\x1a\n" +
 	"\baccounts\x18( \x03(\tR\baccounts\x12#\n" +
-	"\rhistory_turns\x18* \x01(\x05R\fhistoryTurns\"\x8c\x01\n" +
+	"\rhistory_turns\x18* \x01(\x05R\fhistoryTurns\x12/\n" +
+	"\x05hooks\x18, \x03(\v2\x19.theclaw.registry.v1.HookR\x05hooks\"\x8c\x01\n" +
 	"\vReplyBlocks\x12\x1b\n" +
 	"\tmin_chars\x18\x01 \x01(\x05R\bminChars\x12\x1b\n" +
 	"\tmax_chars\x18\x02 \x01(\x05R\bmaxChars\x12\x14\n" +
@@ -7454,7 +7464,8 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*Event)(nil),                    // 80: theclaw.registry.v1.Event
 	(*ChatCommand)(nil),              // 81: theclaw.registry.v1.ChatCommand
 	(*ExecPolicy)(nil),               // 82: theclaw.registry.v1.ExecPolicy
-	(*Media)(nil),                    // 83: theclaw.registry.v1.Media
+	(*Hook)(nil),                     // 83: theclaw.registry.v1.Hook
+	(*Media)(nil),                    // 84: theclaw.registry.v1.Media
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
@@ -7500,121 +7511,122 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	25,  // 40: theclaw.registry.v1.TurnConfig.programs:type_name -> theclaw.registry.v1.ProgramTools
 	5,   // 41: theclaw.registry.v1.TurnConfig.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	24,  // 42: theclaw.registry.v1.TurnConfig.blocks:type_name -> theclaw.registry.v1.ReplyBlocks
-	78,  // 43: theclaw.registry.v1.ReplyBlocks.idle:type_name -> google.protobuf.Duration
-	26,  // 44: theclaw.registry.v1.ProgramTools.list:type_name -> theclaw.registry.v1.ProgramTool
-	82,  // 45: theclaw.registry.v1.ProgramTools.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	78,  // 46: theclaw.registry.v1.ProgramTool.timeout:type_name -> google.protobuf.Duration
-	28,  // 47: theclaw.registry.v1.Sandbox.docker:type_name -> theclaw.registry.v1.DockerSandbox
-	73,  // 48: theclaw.registry.v1.DockerSandbox.env:type_name -> theclaw.registry.v1.DockerSandbox.EnvEntry
-	78,  // 49: theclaw.registry.v1.DockerSandbox.prune_idle:type_name -> google.protobuf.Duration
-	78,  // 50: theclaw.registry.v1.DockerSandbox.prune_max_age:type_name -> google.protobuf.Duration
-	82,  // 51: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	74,  // 52: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
-	75,  // 53: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
-	76,  // 54: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
-	78,  // 55: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
-	78,  // 56: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	78,  // 57: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	78,  // 58: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	78,  // 59: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	78,  // 60: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 61: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 62: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	78,  // 63: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	80,  // 64: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 65: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	80,  // 66: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	42,  // 67: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 68: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	78,  // 69: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	39,  // 70: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	41,  // 71: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	50,  // 72: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	81,  // 73: theclaw.registry.v1.BeginTurnResponse.command:type_name -> theclaw.registry.v1.ChatCommand
-	78,  // 74: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	77,  // 75: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	78,  // 76: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 77: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	44,  // 78: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 79: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 80: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	47,  // 81: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	83,  // 82: theclaw.registry.v1.Saying.file:type_name -> theclaw.registry.v1.Media
-	16,  // 83: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 84: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 85: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 86: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	44,  // 87: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 88: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 89: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	77,  // 90: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	77,  // 91: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	77,  // 92: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 93: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 94: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	77,  // 95: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	77,  // 96: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	77,  // 97: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	77,  // 98: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 99: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 100: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	52,  // 101: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	45,  // 102: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	81,  // 103: theclaw.registry.v1.Turn.command:type_name -> theclaw.registry.v1.ChatCommand
-	78,  // 104: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	53,  // 105: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 106: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	53,  // 107: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	77,  // 108: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 109: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	63,  // 110: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 111: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 112: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	78,  // 113: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	40,  // 114: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 115: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	39,  // 116: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	40,  // 117: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	39,  // 118: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	40,  // 119: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	41,  // 120: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	23,  // 121: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	17,  // 122: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 123: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 124: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	46,  // 125: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	49,  // 126: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	54,  // 127: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	56,  // 128: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	62,  // 129: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	58,  // 130: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	71,  // 131: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	60,  // 132: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	65,  // 133: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	67,  // 134: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	69,  // 135: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
-	11,  // 136: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 137: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 138: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	43,  // 139: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	48,  // 140: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	51,  // 141: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	55,  // 142: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	57,  // 143: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	64,  // 144: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	59,  // 145: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	72,  // 146: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	61,  // 147: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	66,  // 148: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	68,  // 149: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	70,  // 150: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
-	12,  // 151: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 152: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	138, // [138:153] is the sub-list for method output_type
-	123, // [123:138] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	83,  // 43: theclaw.registry.v1.TurnConfig.hooks:type_name -> theclaw.registry.v1.Hook
+	78,  // 44: theclaw.registry.v1.ReplyBlocks.idle:type_name -> google.protobuf.Duration
+	26,  // 45: theclaw.registry.v1.ProgramTools.list:type_name -> theclaw.registry.v1.ProgramTool
+	82,  // 46: theclaw.registry.v1.ProgramTools.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	78,  // 47: theclaw.registry.v1.ProgramTool.timeout:type_name -> google.protobuf.Duration
+	28,  // 48: theclaw.registry.v1.Sandbox.docker:type_name -> theclaw.registry.v1.DockerSandbox
+	73,  // 49: theclaw.registry.v1.DockerSandbox.env:type_name -> theclaw.registry.v1.DockerSandbox.EnvEntry
+	78,  // 50: theclaw.registry.v1.DockerSandbox.prune_idle:type_name -> google.protobuf.Duration
+	78,  // 51: theclaw.registry.v1.DockerSandbox.prune_max_age:type_name -> google.protobuf.Duration
+	82,  // 52: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	74,  // 53: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	75,  // 54: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	76,  // 55: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	78,  // 56: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	78,  // 57: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	78,  // 58: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	78,  // 59: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	78,  // 60: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	78,  // 61: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 62: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 63: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	78,  // 64: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	80,  // 65: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 66: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	80,  // 67: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	42,  // 68: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	23,  // 69: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	78,  // 70: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	39,  // 71: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	41,  // 72: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	50,  // 73: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	81,  // 74: theclaw.registry.v1.BeginTurnResponse.command:type_name -> theclaw.registry.v1.ChatCommand
+	78,  // 75: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	77,  // 76: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	78,  // 77: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 78: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	44,  // 79: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	17,  // 80: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	20,  // 81: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	47,  // 82: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	84,  // 83: theclaw.registry.v1.Saying.file:type_name -> theclaw.registry.v1.Media
+	16,  // 84: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 85: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 86: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	17,  // 87: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	44,  // 88: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 89: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 90: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	77,  // 91: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	77,  // 92: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	77,  // 93: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 94: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 95: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	77,  // 96: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	77,  // 97: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	77,  // 98: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	77,  // 99: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 100: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 101: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	52,  // 102: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	45,  // 103: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	81,  // 104: theclaw.registry.v1.Turn.command:type_name -> theclaw.registry.v1.ChatCommand
+	78,  // 105: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	53,  // 106: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 107: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	53,  // 108: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	77,  // 109: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 110: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	63,  // 111: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 112: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 113: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	78,  // 114: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	40,  // 115: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17,  // 116: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	39,  // 117: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	40,  // 118: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	39,  // 119: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	40,  // 120: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	41,  // 121: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	23,  // 122: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	17,  // 123: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	18,  // 124: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	22,  // 125: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	46,  // 126: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	49,  // 127: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	54,  // 128: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	56,  // 129: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	62,  // 130: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	58,  // 131: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	71,  // 132: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	60,  // 133: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	65,  // 134: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	67,  // 135: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	69,  // 136: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
+	11,  // 137: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 138: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	21,  // 139: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	43,  // 140: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	48,  // 141: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	51,  // 142: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	55,  // 143: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	57,  // 144: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	64,  // 145: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	59,  // 146: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	72,  // 147: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	61,  // 148: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	66,  // 149: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	68,  // 150: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	70,  // 151: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
+	12,  // 152: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 153: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	139, // [139:154] is the sub-list for method output_type
+	124, // [124:139] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -7623,6 +7635,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 		return
 	}
 	file_theclaw_registry_v1_approval_proto_init()
+	file_theclaw_registry_v1_hook_proto_init()
 	file_theclaw_registry_v1_media_proto_init()
 	file_theclaw_registry_v1_thread_proto_init()
 	type x struct{}

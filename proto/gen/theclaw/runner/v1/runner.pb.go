@@ -350,6 +350,152 @@ func (KeyState) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{4}
 }
 
+// RunHookRequest is one event for one hook.
+type RunHookRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id whose hook it is; empty: a hook of the home, of an event without an agent.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// hook by its name.
+	Hook string `protobuf:"bytes,2,opt,name=hook,proto3" json:"hook,omitempty"`
+	// event by its name.
+	Event string `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
+	// input is the event as JSON, which the program reads.
+	Input         string `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunHookRequest) Reset() {
+	*x = RunHookRequest{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunHookRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunHookRequest) ProtoMessage() {}
+
+func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
+func (*RunHookRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RunHookRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RunHookRequest) GetHook() string {
+	if x != nil {
+		return x.Hook
+	}
+	return ""
+}
+
+func (x *RunHookRequest) GetEvent() string {
+	if x != nil {
+		return x.Event
+	}
+	return ""
+}
+
+func (x *RunHookRequest) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+// RunHookResponse is how a program ended.
+type RunHookResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// output is what the program has written, which is JSON or nothing.
+	Output string `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
+	// refused is true when it ended with the exit status 2: it blocks or cancels.
+	Refused bool `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
+	// reason of that, from what it wrote to its standard error.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// failure is why it has not answered; empty: it has.
+	Failure       string `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunHookResponse) Reset() {
+	*x = RunHookResponse{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunHookResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunHookResponse) ProtoMessage() {}
+
+func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
+func (*RunHookResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunHookResponse) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *RunHookResponse) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
+func (x *RunHookResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunHookResponse) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // RunBatchRequest names an agent.
 type RunBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -361,7 +507,7 @@ type RunBatchRequest struct {
 
 func (x *RunBatchRequest) Reset() {
 	*x = RunBatchRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[0]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +519,7 @@ func (x *RunBatchRequest) String() string {
 func (*RunBatchRequest) ProtoMessage() {}
 
 func (x *RunBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[0]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +532,7 @@ func (x *RunBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBatchRequest.ProtoReflect.Descriptor instead.
 func (*RunBatchRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RunBatchRequest) GetAgentId() string {
@@ -412,7 +558,7 @@ type RunBatchResponse struct {
 
 func (x *RunBatchResponse) Reset() {
 	*x = RunBatchResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[1]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +570,7 @@ func (x *RunBatchResponse) String() string {
 func (*RunBatchResponse) ProtoMessage() {}
 
 func (x *RunBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[1]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +583,7 @@ func (x *RunBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBatchResponse.ProtoReflect.Descriptor instead.
 func (*RunBatchResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunBatchResponse) GetProcessed() int64 {
@@ -486,7 +632,7 @@ type StartRunRequest struct {
 
 func (x *StartRunRequest) Reset() {
 	*x = StartRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[2]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +644,7 @@ func (x *StartRunRequest) String() string {
 func (*StartRunRequest) ProtoMessage() {}
 
 func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[2]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +657,7 @@ func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
 func (*StartRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StartRunRequest) GetAgentId() string {
@@ -571,7 +717,7 @@ type StartRunResponse struct {
 
 func (x *StartRunResponse) Reset() {
 	*x = StartRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[3]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +729,7 @@ func (x *StartRunResponse) String() string {
 func (*StartRunResponse) ProtoMessage() {}
 
 func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[3]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +742,7 @@ func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
 func (*StartRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StartRunResponse) GetRunId() string {
@@ -633,7 +779,7 @@ type Payload struct {
 
 func (x *Payload) Reset() {
 	*x = Payload{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +791,7 @@ func (x *Payload) String() string {
 func (*Payload) ProtoMessage() {}
 
 func (x *Payload) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +804,7 @@ func (x *Payload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Payload.ProtoReflect.Descriptor instead.
 func (*Payload) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Payload) GetKind() PayloadKind {
@@ -690,7 +836,7 @@ type WaitRunRequest struct {
 
 func (x *WaitRunRequest) Reset() {
 	*x = WaitRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +848,7 @@ func (x *WaitRunRequest) String() string {
 func (*WaitRunRequest) ProtoMessage() {}
 
 func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +861,7 @@ func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
 func (*WaitRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitRunRequest) GetAgentId() string {
@@ -770,7 +916,7 @@ type WaitRunResponse struct {
 
 func (x *WaitRunResponse) Reset() {
 	*x = WaitRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +928,7 @@ func (x *WaitRunResponse) String() string {
 func (*WaitRunResponse) ProtoMessage() {}
 
 func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +941,7 @@ func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunResponse.ProtoReflect.Descriptor instead.
 func (*WaitRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitRunResponse) GetStatus() RunStatus {
@@ -891,7 +1037,7 @@ type RunWaiting struct {
 
 func (x *RunWaiting) Reset() {
 	*x = RunWaiting{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1049,7 @@ func (x *RunWaiting) String() string {
 func (*RunWaiting) ProtoMessage() {}
 
 func (x *RunWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1062,7 @@ func (x *RunWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWaiting.ProtoReflect.Descriptor instead.
 func (*RunWaiting) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunWaiting) GetError() string {
@@ -955,7 +1101,7 @@ type StreamRunRequest struct {
 
 func (x *StreamRunRequest) Reset() {
 	*x = StreamRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1113,7 @@ func (x *StreamRunRequest) String() string {
 func (*StreamRunRequest) ProtoMessage() {}
 
 func (x *StreamRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1126,7 @@ func (x *StreamRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRunRequest.ProtoReflect.Descriptor instead.
 func (*StreamRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StreamRunRequest) GetAgentId() string {
@@ -1059,7 +1205,7 @@ type StreamRunResponse struct {
 
 func (x *StreamRunResponse) Reset() {
 	*x = StreamRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1217,7 @@ func (x *StreamRunResponse) String() string {
 func (*StreamRunResponse) ProtoMessage() {}
 
 func (x *StreamRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1230,7 @@ func (x *StreamRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRunResponse.ProtoReflect.Descriptor instead.
 func (*StreamRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StreamRunResponse) GetSeq() uint64 {
@@ -1219,7 +1365,7 @@ type AbortRunRequest struct {
 
 func (x *AbortRunRequest) Reset() {
 	*x = AbortRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1377,7 @@ func (x *AbortRunRequest) String() string {
 func (*AbortRunRequest) ProtoMessage() {}
 
 func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1390,7 @@ func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunRequest.ProtoReflect.Descriptor instead.
 func (*AbortRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AbortRunRequest) GetAgentId() string {
@@ -1270,7 +1416,7 @@ type AbortRunResponse struct {
 
 func (x *AbortRunResponse) Reset() {
 	*x = AbortRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1428,7 @@ func (x *AbortRunResponse) String() string {
 func (*AbortRunResponse) ProtoMessage() {}
 
 func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1441,7 @@ func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunResponse.ProtoReflect.Descriptor instead.
 func (*AbortRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
 }
 
 // BuildContextRequest names a conversation.
@@ -1314,7 +1460,7 @@ type BuildContextRequest struct {
 
 func (x *BuildContextRequest) Reset() {
 	*x = BuildContextRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1472,7 @@ func (x *BuildContextRequest) String() string {
 func (*BuildContextRequest) ProtoMessage() {}
 
 func (x *BuildContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1485,7 @@ func (x *BuildContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildContextRequest.ProtoReflect.Descriptor instead.
 func (*BuildContextRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BuildContextRequest) GetAgentId() string {
@@ -1382,7 +1528,7 @@ type ContextPart struct {
 
 func (x *ContextPart) Reset() {
 	*x = ContextPart{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1540,7 @@ func (x *ContextPart) String() string {
 func (*ContextPart) ProtoMessage() {}
 
 func (x *ContextPart) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1553,7 @@ func (x *ContextPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextPart.ProtoReflect.Descriptor instead.
 func (*ContextPart) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContextPart) GetName() string {
@@ -1460,7 +1606,7 @@ type BuildContextResponse struct {
 
 func (x *BuildContextResponse) Reset() {
 	*x = BuildContextResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1618,7 @@ func (x *BuildContextResponse) String() string {
 func (*BuildContextResponse) ProtoMessage() {}
 
 func (x *BuildContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1631,7 @@ func (x *BuildContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildContextResponse.ProtoReflect.Descriptor instead.
 func (*BuildContextResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BuildContextResponse) GetParts() []*ContextPart {
@@ -1522,7 +1668,7 @@ type CompactMemoryRequest struct {
 
 func (x *CompactMemoryRequest) Reset() {
 	*x = CompactMemoryRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1680,7 @@ func (x *CompactMemoryRequest) String() string {
 func (*CompactMemoryRequest) ProtoMessage() {}
 
 func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1693,7 @@ func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactMemoryRequest.ProtoReflect.Descriptor instead.
 func (*CompactMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CompactMemoryRequest) GetAgentId() string {
@@ -1579,7 +1725,7 @@ type CompactMemoryResponse struct {
 
 func (x *CompactMemoryResponse) Reset() {
 	*x = CompactMemoryResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1737,7 @@ func (x *CompactMemoryResponse) String() string {
 func (*CompactMemoryResponse) ProtoMessage() {}
 
 func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1750,7 @@ func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactMemoryResponse.ProtoReflect.Descriptor instead.
 func (*CompactMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CompactMemoryResponse) GetName() string {
@@ -1637,7 +1783,7 @@ type GetRunnerInfoRequest struct {
 
 func (x *GetRunnerInfoRequest) Reset() {
 	*x = GetRunnerInfoRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1795,7 @@ func (x *GetRunnerInfoRequest) String() string {
 func (*GetRunnerInfoRequest) ProtoMessage() {}
 
 func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1808,7 @@ func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
 }
 
 // GetRunnerInfoResponse describes the runner.
@@ -1704,7 +1850,7 @@ type GetRunnerInfoResponse struct {
 
 func (x *GetRunnerInfoResponse) Reset() {
 	*x = GetRunnerInfoResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1862,7 @@ func (x *GetRunnerInfoResponse) String() string {
 func (*GetRunnerInfoResponse) ProtoMessage() {}
 
 func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1875,7 @@ func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetRunnerInfoResponse) GetHolder() string {
@@ -1838,7 +1984,7 @@ type ProviderOutage struct {
 
 func (x *ProviderOutage) Reset() {
 	*x = ProviderOutage{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1996,7 @@ func (x *ProviderOutage) String() string {
 func (*ProviderOutage) ProtoMessage() {}
 
 func (x *ProviderOutage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2009,7 @@ func (x *ProviderOutage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderOutage.ProtoReflect.Descriptor instead.
 func (*ProviderOutage) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProviderOutage) GetProvider() string {
@@ -1904,7 +2050,7 @@ type FailingDigest struct {
 
 func (x *FailingDigest) Reset() {
 	*x = FailingDigest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2062,7 @@ func (x *FailingDigest) String() string {
 func (*FailingDigest) ProtoMessage() {}
 
 func (x *FailingDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2075,7 @@ func (x *FailingDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailingDigest.ProtoReflect.Descriptor instead.
 func (*FailingDigest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FailingDigest) GetAgentId() string {
@@ -1973,7 +2119,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2131,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2144,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListProvidersRequest) GetAll() bool {
@@ -2028,7 +2174,7 @@ type ModelChoice struct {
 
 func (x *ModelChoice) Reset() {
 	*x = ModelChoice{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2186,7 @@ func (x *ModelChoice) String() string {
 func (*ModelChoice) ProtoMessage() {}
 
 func (x *ModelChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2199,7 @@ func (x *ModelChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelChoice.ProtoReflect.Descriptor instead.
 func (*ModelChoice) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ModelChoice) GetProvider() string {
@@ -2085,7 +2231,7 @@ type ProviderModel struct {
 
 func (x *ProviderModel) Reset() {
 	*x = ProviderModel{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2243,7 @@ func (x *ProviderModel) String() string {
 func (*ProviderModel) ProtoMessage() {}
 
 func (x *ProviderModel) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2256,7 @@ func (x *ProviderModel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModel.ProtoReflect.Descriptor instead.
 func (*ProviderModel) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ProviderModel) GetName() string {
@@ -2151,7 +2297,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2309,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2322,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Price) GetInput() float64 {
@@ -2235,7 +2381,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2393,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2406,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Provider) GetName() string {
@@ -2347,7 +2493,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[26]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2505,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[26]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2518,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2423,7 +2569,7 @@ type TestProviderRequest struct {
 
 func (x *TestProviderRequest) Reset() {
 	*x = TestProviderRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[27]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2581,7 @@ func (x *TestProviderRequest) String() string {
 func (*TestProviderRequest) ProtoMessage() {}
 
 func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[27]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2594,7 @@ func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestProviderRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TestProviderRequest) GetName() string {
@@ -2490,7 +2636,7 @@ type TestProviderResponse struct {
 
 func (x *TestProviderResponse) Reset() {
 	*x = TestProviderResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[28]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2648,7 @@ func (x *TestProviderResponse) String() string {
 func (*TestProviderResponse) ProtoMessage() {}
 
 func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[28]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2661,7 @@ func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestProviderResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TestProviderResponse) GetProvider() string {
@@ -2578,7 +2724,17 @@ var File_theclaw_runner_v1_runner_proto protoreflect.FileDescriptor
 
 const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/runner/v1/runner.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"7\n" +
+	"\x1etheclaw/runner/v1/runner.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x01\n" +
+	"\x0eRunHookRequest\x12\"\n" +
+	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
+	"\x04hook\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04hook\x12\x1f\n" +
+	"\x05event\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05event\x12\x1f\n" +
+	"\x05input\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x05input\"u\n" +
+	"\x0fRunHookResponse\x12\x16\n" +
+	"\x06output\x18\x01 \x01(\tR\x06output\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\bR\arefused\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\afailure\x18\x04 \x01(\tR\afailure\"7\n" +
 	"\x0fRunBatchRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"h\n" +
 	"\x10RunBatchResponse\x12\x1c\n" +
@@ -2794,7 +2950,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x15KEY_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eKEY_STATE_NONE\x10\x01\x12\x11\n" +
 	"\rKEY_STATE_SET\x10\x02\x12\x15\n" +
-	"\x11KEY_STATE_MISSING\x10\x032\xa8\a\n" +
+	"\x11KEY_STATE_MISSING\x10\x032\xfa\a\n" +
 	"\rRunnerService\x12S\n" +
 	"\bRunBatch\x12\".theclaw.runner.v1.RunBatchRequest\x1a#.theclaw.runner.v1.RunBatchResponse\x12S\n" +
 	"\bStartRun\x12\".theclaw.runner.v1.StartRunRequest\x1a#.theclaw.runner.v1.StartRunResponse\x12P\n" +
@@ -2805,7 +2961,8 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\rCompactMemory\x12'.theclaw.runner.v1.CompactMemoryRequest\x1a(.theclaw.runner.v1.CompactMemoryResponse\x12b\n" +
 	"\rGetRunnerInfo\x12'.theclaw.runner.v1.GetRunnerInfoRequest\x1a(.theclaw.runner.v1.GetRunnerInfoResponse\x12b\n" +
 	"\rListProviders\x12'.theclaw.runner.v1.ListProvidersRequest\x1a(.theclaw.runner.v1.ListProvidersResponse\x12_\n" +
-	"\fTestProvider\x12&.theclaw.runner.v1.TestProviderRequest\x1a'.theclaw.runner.v1.TestProviderResponseB\xca\x01\n" +
+	"\fTestProvider\x12&.theclaw.runner.v1.TestProviderRequest\x1a'.theclaw.runner.v1.TestProviderResponse\x12P\n" +
+	"\aRunHook\x12!.theclaw.runner.v1.RunHookRequest\x1a\".theclaw.runner.v1.RunHookResponseB\xca\x01\n" +
 	"\x15com.theclaw.runner.v1B\vRunnerProtoP\x01Z>github.com/theclaw/agents/proto/gen/theclaw/runner/v1;runnerv1\xa2\x02\x03TRX\xaa\x02\x11Theclaw.Runner.V1\xca\x02\x11Theclaw\\Runner\\V1\xe2\x02\x1dTheclaw\\Runner\\V1\\GPBMetadata\xea\x02\x13Theclaw::Runner::V1b\x06proto3"
 
 var (
@@ -2821,93 +2978,97 @@ func file_theclaw_runner_v1_runner_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: theclaw.runner.v1.RunStatus
 	(RunError)(0),                 // 1: theclaw.runner.v1.RunError
 	(PayloadKind)(0),              // 2: theclaw.runner.v1.PayloadKind
 	(RunStream)(0),                // 3: theclaw.runner.v1.RunStream
 	(KeyState)(0),                 // 4: theclaw.runner.v1.KeyState
-	(*RunBatchRequest)(nil),       // 5: theclaw.runner.v1.RunBatchRequest
-	(*RunBatchResponse)(nil),      // 6: theclaw.runner.v1.RunBatchResponse
-	(*StartRunRequest)(nil),       // 7: theclaw.runner.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 8: theclaw.runner.v1.StartRunResponse
-	(*Payload)(nil),               // 9: theclaw.runner.v1.Payload
-	(*WaitRunRequest)(nil),        // 10: theclaw.runner.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),       // 11: theclaw.runner.v1.WaitRunResponse
-	(*RunWaiting)(nil),            // 12: theclaw.runner.v1.RunWaiting
-	(*StreamRunRequest)(nil),      // 13: theclaw.runner.v1.StreamRunRequest
-	(*StreamRunResponse)(nil),     // 14: theclaw.runner.v1.StreamRunResponse
-	(*AbortRunRequest)(nil),       // 15: theclaw.runner.v1.AbortRunRequest
-	(*AbortRunResponse)(nil),      // 16: theclaw.runner.v1.AbortRunResponse
-	(*BuildContextRequest)(nil),   // 17: theclaw.runner.v1.BuildContextRequest
-	(*ContextPart)(nil),           // 18: theclaw.runner.v1.ContextPart
-	(*BuildContextResponse)(nil),  // 19: theclaw.runner.v1.BuildContextResponse
-	(*CompactMemoryRequest)(nil),  // 20: theclaw.runner.v1.CompactMemoryRequest
-	(*CompactMemoryResponse)(nil), // 21: theclaw.runner.v1.CompactMemoryResponse
-	(*GetRunnerInfoRequest)(nil),  // 22: theclaw.runner.v1.GetRunnerInfoRequest
-	(*GetRunnerInfoResponse)(nil), // 23: theclaw.runner.v1.GetRunnerInfoResponse
-	(*ProviderOutage)(nil),        // 24: theclaw.runner.v1.ProviderOutage
-	(*FailingDigest)(nil),         // 25: theclaw.runner.v1.FailingDigest
-	(*ListProvidersRequest)(nil),  // 26: theclaw.runner.v1.ListProvidersRequest
-	(*ModelChoice)(nil),           // 27: theclaw.runner.v1.ModelChoice
-	(*ProviderModel)(nil),         // 28: theclaw.runner.v1.ProviderModel
-	(*Price)(nil),                 // 29: theclaw.runner.v1.Price
-	(*Provider)(nil),              // 30: theclaw.runner.v1.Provider
-	(*ListProvidersResponse)(nil), // 31: theclaw.runner.v1.ListProvidersResponse
-	(*TestProviderRequest)(nil),   // 32: theclaw.runner.v1.TestProviderRequest
-	(*TestProviderResponse)(nil),  // 33: theclaw.runner.v1.TestProviderResponse
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*RunHookRequest)(nil),        // 5: theclaw.runner.v1.RunHookRequest
+	(*RunHookResponse)(nil),       // 6: theclaw.runner.v1.RunHookResponse
+	(*RunBatchRequest)(nil),       // 7: theclaw.runner.v1.RunBatchRequest
+	(*RunBatchResponse)(nil),      // 8: theclaw.runner.v1.RunBatchResponse
+	(*StartRunRequest)(nil),       // 9: theclaw.runner.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 10: theclaw.runner.v1.StartRunResponse
+	(*Payload)(nil),               // 11: theclaw.runner.v1.Payload
+	(*WaitRunRequest)(nil),        // 12: theclaw.runner.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),       // 13: theclaw.runner.v1.WaitRunResponse
+	(*RunWaiting)(nil),            // 14: theclaw.runner.v1.RunWaiting
+	(*StreamRunRequest)(nil),      // 15: theclaw.runner.v1.StreamRunRequest
+	(*StreamRunResponse)(nil),     // 16: theclaw.runner.v1.StreamRunResponse
+	(*AbortRunRequest)(nil),       // 17: theclaw.runner.v1.AbortRunRequest
+	(*AbortRunResponse)(nil),      // 18: theclaw.runner.v1.AbortRunResponse
+	(*BuildContextRequest)(nil),   // 19: theclaw.runner.v1.BuildContextRequest
+	(*ContextPart)(nil),           // 20: theclaw.runner.v1.ContextPart
+	(*BuildContextResponse)(nil),  // 21: theclaw.runner.v1.BuildContextResponse
+	(*CompactMemoryRequest)(nil),  // 22: theclaw.runner.v1.CompactMemoryRequest
+	(*CompactMemoryResponse)(nil), // 23: theclaw.runner.v1.CompactMemoryResponse
+	(*GetRunnerInfoRequest)(nil),  // 24: theclaw.runner.v1.GetRunnerInfoRequest
+	(*GetRunnerInfoResponse)(nil), // 25: theclaw.runner.v1.GetRunnerInfoResponse
+	(*ProviderOutage)(nil),        // 26: theclaw.runner.v1.ProviderOutage
+	(*FailingDigest)(nil),         // 27: theclaw.runner.v1.FailingDigest
+	(*ListProvidersRequest)(nil),  // 28: theclaw.runner.v1.ListProvidersRequest
+	(*ModelChoice)(nil),           // 29: theclaw.runner.v1.ModelChoice
+	(*ProviderModel)(nil),         // 30: theclaw.runner.v1.ProviderModel
+	(*Price)(nil),                 // 31: theclaw.runner.v1.Price
+	(*Provider)(nil),              // 32: theclaw.runner.v1.Provider
+	(*ListProvidersResponse)(nil), // 33: theclaw.runner.v1.ListProvidersResponse
+	(*TestProviderRequest)(nil),   // 34: theclaw.runner.v1.TestProviderRequest
+	(*TestProviderResponse)(nil),  // 35: theclaw.runner.v1.TestProviderResponse
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
 }
 var file_theclaw_runner_v1_runner_proto_depIdxs = []int32{
-	34, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	36, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: theclaw.runner.v1.Payload.kind:type_name -> theclaw.runner.v1.PayloadKind
-	35, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	37, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
-	34, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
-	34, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
+	36, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
+	36, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: theclaw.runner.v1.WaitRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
-	9,  // 7: theclaw.runner.v1.WaitRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
-	12, // 8: theclaw.runner.v1.WaitRunResponse.waiting:type_name -> theclaw.runner.v1.RunWaiting
-	34, // 9: theclaw.runner.v1.RunWaiting.next_at:type_name -> google.protobuf.Timestamp
+	11, // 7: theclaw.runner.v1.WaitRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
+	14, // 8: theclaw.runner.v1.WaitRunResponse.waiting:type_name -> theclaw.runner.v1.RunWaiting
+	36, // 9: theclaw.runner.v1.RunWaiting.next_at:type_name -> google.protobuf.Timestamp
 	3,  // 10: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
 	1,  // 11: theclaw.runner.v1.StreamRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
-	9,  // 12: theclaw.runner.v1.StreamRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
-	18, // 13: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
-	35, // 14: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
-	24, // 15: theclaw.runner.v1.GetRunnerInfoResponse.outages:type_name -> theclaw.runner.v1.ProviderOutage
-	25, // 16: theclaw.runner.v1.GetRunnerInfoResponse.failing_digests:type_name -> theclaw.runner.v1.FailingDigest
-	35, // 17: theclaw.runner.v1.ProviderOutage.wait:type_name -> google.protobuf.Duration
-	27, // 18: theclaw.runner.v1.ListProvidersRequest.check:type_name -> theclaw.runner.v1.ModelChoice
-	29, // 19: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
+	11, // 12: theclaw.runner.v1.StreamRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
+	20, // 13: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
+	37, // 14: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
+	26, // 15: theclaw.runner.v1.GetRunnerInfoResponse.outages:type_name -> theclaw.runner.v1.ProviderOutage
+	27, // 16: theclaw.runner.v1.GetRunnerInfoResponse.failing_digests:type_name -> theclaw.runner.v1.FailingDigest
+	37, // 17: theclaw.runner.v1.ProviderOutage.wait:type_name -> google.protobuf.Duration
+	29, // 18: theclaw.runner.v1.ListProvidersRequest.check:type_name -> theclaw.runner.v1.ModelChoice
+	31, // 19: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
 	4,  // 20: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
-	28, // 21: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
-	30, // 22: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
-	35, // 23: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
-	35, // 24: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
-	5,  // 25: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
-	7,  // 26: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
-	10, // 27: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
-	13, // 28: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
-	15, // 29: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
-	17, // 30: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
-	20, // 31: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
-	22, // 32: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
-	26, // 33: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
-	32, // 34: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
-	6,  // 35: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
-	8,  // 36: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
-	11, // 37: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
-	14, // 38: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
-	16, // 39: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
-	19, // 40: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
-	21, // 41: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
-	23, // 42: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
-	31, // 43: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
-	33, // 44: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
-	35, // [35:45] is the sub-list for method output_type
-	25, // [25:35] is the sub-list for method input_type
+	30, // 21: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
+	32, // 22: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
+	37, // 23: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
+	37, // 24: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
+	7,  // 25: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
+	9,  // 26: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
+	12, // 27: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
+	15, // 28: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
+	17, // 29: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
+	19, // 30: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
+	22, // 31: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
+	24, // 32: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
+	28, // 33: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
+	34, // 34: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
+	5,  // 35: theclaw.runner.v1.RunnerService.RunHook:input_type -> theclaw.runner.v1.RunHookRequest
+	8,  // 36: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
+	10, // 37: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
+	13, // 38: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
+	16, // 39: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
+	18, // 40: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
+	21, // 41: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
+	23, // 42: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
+	25, // 43: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
+	33, // 44: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
+	35, // 45: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
+	6,  // 46: theclaw.runner.v1.RunnerService.RunHook:output_type -> theclaw.runner.v1.RunHookResponse
+	36, // [36:47] is the sub-list for method output_type
+	25, // [25:36] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
 	25, // [25:25] is the sub-list for extension extendee
 	0,  // [0:25] is the sub-list for field type_name
@@ -2918,14 +3079,14 @@ func file_theclaw_runner_v1_runner_proto_init() {
 	if File_theclaw_runner_v1_runner_proto != nil {
 		return
 	}
-	file_theclaw_runner_v1_runner_proto_msgTypes[24].OneofWrappers = []any{}
+	file_theclaw_runner_v1_runner_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_runner_proto_rawDesc), len(file_theclaw_runner_v1_runner_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

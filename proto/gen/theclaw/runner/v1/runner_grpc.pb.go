@@ -29,6 +29,7 @@ const (
 	RunnerService_GetRunnerInfo_FullMethodName = "/theclaw.runner.v1.RunnerService/GetRunnerInfo"
 	RunnerService_ListProviders_FullMethodName = "/theclaw.runner.v1.RunnerService/ListProviders"
 	RunnerService_TestProvider_FullMethodName  = "/theclaw.runner.v1.RunnerService/TestProvider"
+	RunnerService_RunHook_FullMethodName       = "/theclaw.runner.v1.RunnerService/RunHook"
 )
 
 // RunnerServiceClient is the client API for RunnerService service.
@@ -65,6 +66,11 @@ type RunnerServiceClient interface {
 	// TestProvider makes one small call. Its errors are those of a turn:
 	// MODEL_AUTH, MODEL_CONFIG, MODEL_UNAVAILABLE and so on.
 	TestProvider(ctx context.Context, in *TestProviderRequest, opts ...grpc.CallOption) (*TestProviderResponse, error)
+	// RunHook runs the program of one hook with one event and answers how it ended.
+	// INVALID_ARGUMENT (HOOK_INVALID) when the settings have no such hook, or
+	// it is not for this event. What the program
+	// does wrong is an answer, not an error.
+	RunHook(ctx context.Context, in *RunHookRequest, opts ...grpc.CallOption) (*RunHookResponse, error)
 }
 
 type runnerServiceClient struct {
@@ -184,6 +190,16 @@ func (c *runnerServiceClient) TestProvider(ctx context.Context, in *TestProvider
 	return out, nil
 }
 
+func (c *runnerServiceClient) RunHook(ctx context.Context, in *RunHookRequest, opts ...grpc.CallOption) (*RunHookResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RunHookResponse)
+	err := c.cc.Invoke(ctx, RunnerService_RunHook_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RunnerServiceServer is the server API for RunnerService service.
 // All implementations must embed UnimplementedRunnerServiceServer
 // for forward compatibility.
@@ -218,6 +234,11 @@ type RunnerServiceServer interface {
 	// TestProvider makes one small call. Its errors are those of a turn:
 	// MODEL_AUTH, MODEL_CONFIG, MODEL_UNAVAILABLE and so on.
 	TestProvider(context.Context, *TestProviderRequest) (*TestProviderResponse, error)
+	// RunHook runs the program of one hook with one event and answers how it ended.
+	// INVALID_ARGUMENT (HOOK_INVALID) when the settings have no such hook, or
+	// it is not for this event. What the program
+	// does wrong is an answer, not an error.
+	RunHook(context.Context, *RunHookRequest) (*RunHookResponse, error)
 	mustEmbedUnimplementedRunnerServiceServer()
 }
 
@@ -257,6 +278,9 @@ func (UnimplementedRunnerServiceServer) ListProviders(context.Context, *ListProv
 }
 func (UnimplementedRunnerServiceServer) TestProvider(context.Context, *TestProviderRequest) (*TestProviderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TestProvider not implemented")
+}
+func (UnimplementedRunnerServiceServer) RunHook(context.Context, *RunHookRequest) (*RunHookResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunHook not implemented")
 }
 func (UnimplementedRunnerServiceServer) mustEmbedUnimplementedRunnerServiceServer() {}
 func (UnimplementedRunnerServiceServer) testEmbeddedByValue()                       {}
@@ -452,6 +476,24 @@ func _RunnerService_TestProvider_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunnerService_RunHook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunHookRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunnerServiceServer).RunHook(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunnerService_RunHook_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunnerServiceServer).RunHook(ctx, req.(*RunHookRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RunnerService_ServiceDesc is the grpc.ServiceDesc for RunnerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -494,6 +536,10 @@ var RunnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TestProvider",
 			Handler:    _RunnerService_TestProvider_Handler,
+		},
+		{
+			MethodName: "RunHook",
+			Handler:    _RunnerService_RunHook_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
