@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 )
 
 // Agent is a directory together with the settings that were in force when it was
@@ -32,6 +33,8 @@ type Agent struct {
 	Servers []layer.Server
 	// Programs are those of the home that are tools, by name.
 	Programs []layer.Program
+	// Hooks are those of the home and after them its own.
+	Hooks []hook.Hook
 	// Accounts are those of the home.
 	Accounts []layer.Account
 	// Owners are those of the home, each as type:peer.
@@ -160,7 +163,7 @@ func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Programs: loaded.Programs, Accounts: loaded.Accounts, Owners: loaded.Owners, Fallbacks: loaded.Fallbacks(), Files: Files{in.Agent.Data, in.Home}}
+	a := &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Entry: loaded.Entry, Secrets: loaded.Secrets, Servers: loaded.Servers, Programs: loaded.Programs, Hooks: loaded.Hooks, Accounts: loaded.Accounts, Owners: loaded.Owners, Fallbacks: loaded.Fallbacks(), Files: Files{in.Agent.Data, in.Home}}
 	if err := a.resolveWorkspace(loaded); err != nil {
 		return nil, invalid(blame, err)
 	}

@@ -87,6 +87,9 @@ type Command struct {
 	// Workspace is a directory that the program sees at the same path and cannot change; its
 	// files belong to the owner of Workdir. Empty: there is none. With the mode off it is ignored.
 	Workspace string
+	// WorkspaceAt is another path at which the program sees Workspace; empty: there is none. At the level reduced,
+	// and with the mode off, it is ignored: see [Level.OwnRoot].
+	WorkspaceAt string
 	Env       map[string]string // added to the eight variables every program gets
 	// OnlyEnv leaves those eight out, for a program that is not of a model.
 	OnlyEnv bool

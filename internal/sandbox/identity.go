@@ -35,7 +35,7 @@ var errRootWorkdir = errors.New("this level cannot run programs as root, and the
 func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
 	o := wire.Order{
 		Driver: string(l), Shell: c.Shell, Argv: c.Argv, Workdir: c.Workdir, Env: environment(c, "/tmp"),
-		Network: c.Network, ReadOnly: slices.Concat(s.opts.ReadOnly, c.ReadOnly), Workspace: c.Workspace, Limits: c.Limits.jail(),
+		Network: c.Network, ReadOnly: slices.Concat(s.opts.ReadOnly, c.ReadOnly), Workspace: c.Workspace, WorkspaceAt: c.WorkspaceAt, Limits: c.Limits.jail(),
 		Cgroups: s.cgroups.Bases, MemoryBound: s.cgroups.Memory, Bwrap: s.bwrap, Self: s.self,
 	}
 	if l == LevelBubblewrap {

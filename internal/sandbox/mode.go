@@ -31,6 +31,10 @@ const (
 	LevelNone       Level = "none" // nothing works: every Run is refused
 )
 
+// OwnRoot reports whether programs have a root of their own, in which a directory can be at another path than on the
+// host.
+func (l Level) OwnRoot() bool { return l == LevelFull || l == LevelBubblewrap || l == LevelPrivileged }
+
 // levels are the drivers a mode tries, the best first.
 func (m Mode) levels() ([]Level, error) {
 	strong := []Level{LevelFull, LevelBubblewrap, LevelPrivileged}

@@ -52,3 +52,30 @@ func TestWorkspace(t *testing.T) {
 		}
 	})
 }
+
+// S1-32: where programs have a root of their own, a workspace can be at another path, and only there.
+func TestWorkspaceAt(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		if !l.OwnRoot() {
+			return
+		}
+		s, dir, workspace := only(t, l), workdir(t, l), workdir(t, l)
+		if err := os.WriteFile(filepath.Join(workspace, "hook"), []byte("#!/bin/sh\necho it runs\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		uid, gid, err := owner(workspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(filepath.Join(workspace, "hook"), uid, gid); err != nil {
+			t.Fatal(err)
+		}
+		r := mustRun(t, s, Command{
+			Workdir: dir, Workspace: workspace, WorkspaceAt: "/hooks", Env: map[string]string{"W": workspace},
+			Shell: `/hooks/hook; ls "$W" 2>/dev/null; echo x 2>/dev/null >/hooks/hook || echo kept`,
+		})
+		if string(r.Stdout) != "it runs\nkept\n" {
+			t.Errorf("%q, %q, code %d", r.Stdout, r.Stderr, r.ExitCode)
+		}
+	})
+}

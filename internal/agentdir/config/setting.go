@@ -346,6 +346,51 @@ var homes = []Setting{
 		Meaning: "A value that requests may carry and the model does not know: `{{secret:NAME}}` in a header of http_request stands for it. `ref` is where the runner finds it, in its environment or in a file of its machine; `hosts` are those to which it may be sent, and no redirect leads it to another; `agents` may use it, without the list all of the home.",
 	},
 	{
+		Key: "hooks", Agent: true, Home: true, Type: TypeList, Limits: "a list of hooks, each with name, events and command; at most 64 with those of the home", Default: "[]", Effect: EffectMessage,
+		Example: "[{name: no-links, events: [message_sending], command: [no-links.sh]}]",
+		Meaning: "Programs that are called at events, to decide or to observe. Those at the top of theclaw.yaml and those of config.yaml are all in force; neither belongs below agents.defaults or in an entry of agents.list.",
+	},
+	{
+		Key: "hooks[].name", Agent: true, Home: true, Type: TypeText, Limits: "lower-case letters, digits, _ and -, at most 64", Effect: EffectMessage,
+		Example: "no-links",
+		Meaning: "The name of the hook. No other hook of the file, or of the home, has it.",
+	},
+	{
+		Key: "hooks[].events", Agent: true, Home: true, Type: TypeList, Limits: "names of events", Effect: EffectMessage,
+		Example: "[message_sending, message_sent]",
+		Meaning: "The events: message_received, message_sending, message_sent, command, command:new, command:reset, command:stop, session_start, session_end, gateway_start, gateway_stop. message_received and those of the gateway belong in theclaw.yaml. docs/hooks.md says what each is and what a hook may change.",
+	},
+	{
+		Key: "hooks[].match", Agent: true, Home: true, Type: TypeMap, Limits: "agents, sessions and channels: lists of names in which * matches any characters", Default: "{}", Effect: EffectMessage,
+		Example: `{agents: [alice], channels: ["tg*"]}`,
+		Meaning: "Which events: by the id of the agent, the key of the session and the account. Without a list all.",
+	},
+	{
+		Key: "hooks[].command", Agent: true, Home: true, Type: TypeList, Limits: "1 to 64 words of at most 4,096 bytes; the first is a file in the directory hooks, or an absolute path", Effect: EffectMessage,
+		Example: "[no-links.sh]",
+		Meaning: "The program and its arguments. It runs in the sandbox, where the directory hooks of the agent, or of the home, is at /hooks and cannot be changed.",
+	},
+	{
+		Key: "hooks[].priority", Agent: true, Home: true, Type: TypeNumber, Limits: "-1000 to 1000", Unit: "ranks", Default: "0", Effect: EffectMessage,
+		Example: "10",
+		Meaning: "The order of hooks of one event: the highest first. With the same priority hooks of command are before those of command:NAME, and then the order of the file counts.",
+	},
+	{
+		Key: "hooks[].timeout", Agent: true, Home: true, Type: TypeDuration, Limits: "100ms to 1m", Default: "5s", Effect: EffectMessage,
+		Example: "2s",
+		Meaning: "How long a call may take; then it is killed, and has failed. All hooks of an event take at most 15s.",
+	},
+	{
+		Key: "hooks[].on_failure", Agent: true, Home: true, Type: TypeChoice, Values: []string{"open", "closed"}, Default: "closed for message_sending, else open", Effect: EffectMessage,
+		Example: "open",
+		Meaning: "What a failure means: as if the hook were not there (`open`), or what is about to happen waits (`closed`).",
+	},
+	{
+		Key: "hooks[].env", Agent: true, Home: true, Type: TypeMap, Limits: "at most 50; values are env:NAME or file:PATH", Default: "{}", Effect: EffectMessage,
+		Example: `{API_KEY: "env:GUARD_KEY"}`,
+		Meaning: "Variables of the program, with values that the runner reads from its environment or from a file of its machine.",
+	},
+	{
 		Key: "mcp.servers.NAME", Home: true, Type: TypeMap, Limits: "at most 32; " + ServerForm, Effect: EffectMessage,
 		Example: `{command: [github-mcp-server, stdio], env: {GITHUB_PERSONAL_ACCESS_TOKEN: "env:GH_TOKEN"}, network: [api.github.com]}`,
 		Meaning: "An MCP server, which has tools for agents. It is either a program that the runner starts (`command`), or reached by HTTP (`url`). The owner approves each of its tools before a model sees it: `agentctl mcp` adds servers and approves tools.",
@@ -471,6 +516,7 @@ func Settings() []Setting {
 func HomeKeys() (keys []string) {
 	for _, s := range homes {
 		top, _, _ := strings.Cut(s.Key, ".")
+		top = strings.TrimSuffix(top, "[]")
 		if !slices.Contains(keys, top) {
 			keys = append(keys, top)
 		}
@@ -571,7 +617,7 @@ func Explain(key string) (out []Setting) {
 			keys[0] += "." + attribute
 		}
 	}
-	for _, list := range []string{"outbound", "agents.list"} {
+	for _, list := range []string{"outbound", "agents.list", "hooks"} {
 		if rest, ok := strings.CutPrefix(key, list+"["); ok {
 			if _, attribute, deep := strings.Cut(rest, "]"); deep {
 				keys = []string{list + "[]" + attribute}

@@ -193,6 +193,10 @@ func (l *layer) setting(kv *ast.MappingValueNode, prefix string) {
 		l.readModel(kv)
 	case full == "memory_search":
 		l.memorySearch(kv)
+	case full == "hooks" && l.own:
+		l.more.hooks = l.hooks(kv, l.more.hooks, false)
+	case full == "hooks":
+		l.fail(kv, full, "hooks belongs at the top of theclaw.yaml, with match.agents where it is for some agents, or in the config.yaml of one agent")
 	case full == "tools.by_provider":
 		l.byProvider(kv)
 	default:

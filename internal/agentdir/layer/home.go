@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
@@ -34,7 +35,8 @@ type HomeSettings struct {
 	Secrets  []Secret
 	Servers  []Server // by name
 	Gateway  Gateway
-	Programs []Program // by name
+	Programs []Program   // by name
+	Hooks    []hook.Hook // in the order of the file
 	// Workspace is the working directory of the default agent, by agents.defaults; empty: by
 	// its flavor.
 	Workspace string
@@ -240,6 +242,8 @@ func parseHome(f File, problems *[]Problem) *Home {
 			l.commands(kv, &h.Settings)
 		case name == "secrets":
 			l.secrets(kv, &h.Settings)
+		case name == "hooks":
+			h.Settings.Hooks = l.hooks(kv, nil, true)
 		case name == "mcp":
 			if kv = without(kv, "servers", func(kv *ast.MappingValueNode) { h.servers(l, kv) }); kv != nil {
 				h.defaults = append(h.defaults, kv)
@@ -295,7 +299,7 @@ func (h *Home) Over(own *Home) (*Home, error) {
 	for _, f := range []struct {
 		key string
 		has bool
-	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"commands", s.Commands.Off || s.Commands.Allow != nil}, {"secrets", len(s.Secrets) > 0}, {"mcp.servers", len(s.Servers) > 0}, {"tools.programs", len(s.Programs) > 0}} {
+	}{{"agents.list", len(s.Agents) > 0}, {"bindings", len(s.Bindings) > 0}, {"owners", len(s.Owners) > 0}, {"channels", len(s.Accounts) > 0}, {"commands", s.Commands.Off || s.Commands.Allow != nil}, {"secrets", len(s.Secrets) > 0}, {"mcp.servers", len(s.Servers) > 0}, {"tools.programs", len(s.Programs) > 0}, {"hooks", len(s.Hooks) > 0}} {
 		if f.has {
 			return nil, &Error{Problems: []Problem{{
 				File: own.file.Name, Key: f.key,

@@ -161,7 +161,7 @@ func TestRefusesInHome(t *testing.T) {
 		"defaults: {agent_id: x}\n":                                           "theclaw.yaml:1:12: \"agent_id\" belongs in the config.yaml of one agent",
 		"defaults: {inbox: {path: /x}}\n":                                     "belongs in the config.yaml",
 		"default: {}\n":                                                       "unknown key \"default\" (did you mean \"defaults\"?)",
-		"colour: red\n":                                                       "unknown key \"colour\"; there are agents, defaults, workspace, bindings, owners, commands, channels, gateway, inbox_paths, secrets, mcp, tools and storage, and the keys of agents",
+		"colour: red\n":                                                       "unknown key \"colour\"; there are agents, defaults, workspace, bindings, owners, commands, channels, gateway, inbox_paths, secrets, hooks, mcp, tools and storage, and the keys of agents",
 		"secrets: {shop: {ref: sk-123, hosts: [a.org]}}\n":                    "secrets.shop: ref must be env:NAME or file:PATH",
 		"secrets: {shop: {ref: 'env:SHOP'}}\n":                                "secrets.shop: hosts must name 1 to 20 hosts",
 		"secrets: {shop: {ref: 'env:SHOP', hosts: ['https://a.org']}}\n":      "secrets.shop: https://a.org is no host",

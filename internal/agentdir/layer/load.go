@@ -23,6 +23,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
 
@@ -69,6 +70,8 @@ type Loaded struct {
 	Servers []Server
 	// Programs are those of the home that are tools, by name.
 	Programs []Program
+	// Hooks are those of the home and after them those of config.yaml, in their order.
+	Hooks []hook.Hook
 	// Accounts are those of the home.
 	Accounts []Account
 	// Owners are those of the home, each as type:peer.
@@ -117,6 +120,7 @@ func Load(in Layers) (*Loaded, error) {
 	out.InboxPaths = home.InboxPaths
 	out.Secrets = slices.DeleteFunc(slices.Clone(home.Settings.Secrets), func(s Secret) bool { return !s.For(in.AgentID) })
 	out.Servers, out.Programs = home.Settings.Servers, home.Settings.Programs
+	out.more.hooks = home.Settings.Hooks
 	out.Accounts = home.Settings.Accounts
 	out.Owners = home.Settings.Owners
 	out.entry(home, in.AgentID)
@@ -139,6 +143,7 @@ func Load(in Layers) (*Loaded, error) {
 			out.places["session.dm_scope"] = place{origin: o.Origin}
 		}
 	}
+	out.Hooks = out.more.hooks
 	out.flavor()
 	if out.Config.Sandbox.Scope == config.ScopeShared && len(problems) == 0 {
 		out.more.shared.restore(&out.Config, out.places)

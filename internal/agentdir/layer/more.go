@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
+	"github.com/theclaw/agents/internal/hook"
 )
 
 // more are settings of an agent that are checked, merged and shown but not part of a Config.
@@ -18,6 +19,7 @@ type more struct {
 	fallbacks []string          // of model; nil: not set
 	search    map[string]string // the leaves of memory_search, by their dotted path, as one line of YAML
 	shared    shared
+	hooks     []hook.Hook
 }
 
 // shared are the settings of containers that several agents use: those of the home, whatever one agent sets.

@@ -99,6 +99,12 @@ func open(o wire.Order, mapped []int) ([]tree, error) {
 	if o.Idmap && len(mapped) != len(Mapped(o)) {
 		return nil, wire.Step("open workdir", unix.EBADF)
 	}
+	place := func(path string) string {
+		if path == o.Workspace && o.WorkspaceAt != "" {
+			return o.WorkspaceAt
+		}
+		return path
+	}
 	add := func(path string, attr uint64) error {
 		st, err := os.Lstat(path)
 		if err != nil {
@@ -116,7 +122,7 @@ func open(o wire.Order, mapped []int) ([]tree, error) {
 		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attr}); err != nil {
 			return wire.Step("protect "+path, err)
 		}
-		out = append(out, tree{path: path, fd: fd, dir: st.IsDir()})
+		out = append(out, tree{path: place(path), fd: fd, dir: st.IsDir()})
 		return nil
 	}
 	for _, p := range devices {
@@ -134,7 +140,7 @@ func open(o wire.Order, mapped []int) ([]tree, error) {
 	}
 	if o.Idmap {
 		for i, path := range Mapped(o) {
-			out = append(out, tree{path: path, fd: mapped[i], dir: true})
+			out = append(out, tree{path: place(path), fd: mapped[i], dir: true})
 		}
 		return out, nil
 	}

@@ -31,6 +31,8 @@ func bwrapArgs(o wire.Order) []string {
 			if to, err := os.Readlink(p); err == nil {
 				a = append(a, "--symlink", to, p)
 			}
+		case p == o.Workspace && o.WorkspaceAt != "":
+			a = append(a, "--ro-bind", p, o.WorkspaceAt)
 		default:
 			a = append(a, "--ro-bind", p, p)
 		}

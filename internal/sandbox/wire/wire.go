@@ -51,8 +51,9 @@ type Order struct {
 	// its descriptors. Empty: on none. With Network there is none.
 	Listen   string
 	ReadOnly []string // more paths to show, read-only
-	// Workspace is a directory to show read-only, with the ids of the workdir; empty: none.
-	Workspace string
+	// Workspace is a directory to show read-only, with the ids of the workdir; empty: none. It is at
+	// WorkspaceAt, where that is set and the driver has a root of its own.
+	Workspace, WorkspaceAt string
 	Limits    Limits
 	// UID and GID are the host's ids of the program, OwnerUID and OwnerGID those
 	// of the workdir. They differ when the call comes with a user namespace that maps

@@ -285,7 +285,9 @@ type ListHooksResponse struct {
 	// hooks in force.
 	Hooks []*Hook `protobuf:"bytes,1,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	// dir of the agent, in which the directory hooks lies; empty without an agent.
-	Dir           string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	Dir string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	// sandbox_mode in which they run: required or reduced.
+	SandboxMode   string `protobuf:"bytes,3,opt,name=sandbox_mode,json=sandboxMode,proto3" json:"sandbox_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +336,13 @@ func (x *ListHooksResponse) GetDir() string {
 	return ""
 }
 
+func (x *ListHooksResponse) GetSandboxMode() string {
+	if x != nil {
+		return x.SandboxMode
+	}
+	return ""
+}
+
 var File_theclaw_registry_v1_hook_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_hook_proto_rawDesc = "" +
@@ -363,10 +372,11 @@ const file_theclaw_registry_v1_hook_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10H\x00R\x04text\x88\x01\x01B\a\n" +
 	"\x05_text\"6\n" +
 	"\x10ListHooksRequest\x12\"\n" +
-	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\"V\n" +
+	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\"y\n" +
 	"\x11ListHooksResponse\x12/\n" +
 	"\x05hooks\x18\x01 \x03(\v2\x19.theclaw.registry.v1.HookR\x05hooks\x12\x10\n" +
-	"\x03dir\x18\x02 \x01(\tR\x03dirB\xd6\x01\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\x12!\n" +
+	"\fsandbox_mode\x18\x03 \x01(\tR\vsandboxModeB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tHookProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
