@@ -105,6 +105,10 @@ const (
 	VersionConflict = "VERSION_CONFLICT"
 	// QuestionNotFound: there is no question with this id.
 	QuestionNotFound = "QUESTION_NOT_FOUND"
+	// HookInvalid: there is no such hook, or it is not called at the event.
+	HookInvalid = "HOOK_INVALID"
+	// HookFailed: a hook that must decide has failed.
+	HookFailed = "HOOK_FAILED"
 	// McpServerNotFound: the settings have no MCP server of this name.
 	McpServerNotFound = "MCP_SERVER_NOT_FOUND"
 	// McpUnavailable: the MCP server does not run.

@@ -66,6 +66,8 @@ type Caller struct {
 	// Run runs the program of a hook and returns its answer. The error is its failure; one that wraps
 	// [ErrNoRunner] is not its own.
 	Run func(ctx context.Context, h Hook, e *Event, input []byte) (Answer, error)
+	// Clean takes secrets out of the texts of an event; nil: they stay.
+	Clean func(string) string
 	// Meter and Logger are required.
 	Meter  Meter
 	Logger *slog.Logger
@@ -101,6 +103,7 @@ func (c *Caller) Call(ctx context.Context, hooks []Hook, e *Event) (d Decision, 
 		return d, nil
 	}
 	for _, h := range list {
+		seen := c.clean(e.Payload.Text)
 		a, err := c.one(all, h, e)
 		switch {
 		case ctx.Err() != nil:
@@ -110,7 +113,7 @@ func (c *Caller) Call(ctx context.Context, hooks []Hook, e *Event) (d Decision, 
 		case err != nil:
 		case a.Cancel:
 			return Decision{h.Name, Answer{Cancel: true, Reason: a.Reason}}, nil
-		case a.Text != nil && *a.Text != e.Payload.Text:
+		case a.Text != nil && *a.Text != seen:
 			d.Hook, d.Text, e.Payload.Text = h.Name, a.Text, *a.Text
 		}
 	}
@@ -129,7 +132,7 @@ func (c *Caller) one(ctx context.Context, h Hook, e *Event) (a Answer, err error
 	began := c.now()
 	within, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
-	input, err := e.encode(h.Name)
+	input, err := c.encode(e, h.Name)
 	if err == nil {
 		a, err = c.Run(within, h, e, input)
 	}
@@ -152,6 +155,20 @@ func (c *Caller) one(ctx context.Context, h Hook, e *Event) (a Answer, err error
 		c.Logger.Warn("a hook failed", "hook", h.Name, "event", e.Name, "agent_id", e.Agent, "error", err)
 	}
 	return a, err
+}
+
+func (c *Caller) clean(text string) string {
+	if c.Clean == nil {
+		return text
+	}
+	return c.Clean(text)
+}
+
+// encode is an event for one hook.
+func (c *Caller) encode(e *Event, hook string) ([]byte, error) {
+	out := *e
+	out.Payload.Text, out.Payload.Args = c.clean(e.Payload.Text), c.clean(e.Payload.Args)
+	return out.encode(hook)
 }
 
 // key names the breaker of a hook: agents have hooks of the same name.

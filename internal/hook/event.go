@@ -67,6 +67,11 @@ func Known() []string {
 	return out
 }
 
+// OfTurn returns the events that the runner calls in a turn.
+func OfTurn() []string {
+	return []string{Command, CommandNew, CommandReset, CommandStop, SessionStart, SessionEnd}
+}
+
 // CommandEvent is the event of the chat command with a name.
 func CommandEvent(command string) string {
 	if name := Command + ":" + command; find(name) != nil {

@@ -98,8 +98,11 @@ func For(hooks []Hook, agent string, events ...string) (out []Hook) {
 
 // Matches reports whether the hook is called at an event.
 func (h Hook) Matches(e *Event) bool {
-	return h.at(e.Name) > 0 && h.Match.agent(e.Agent) && anyOf(h.Match.Sessions, e.SessionKey) && anyOf(h.Match.Channels, e.Payload.Account)
+	return h.IsFor(e.Name) && h.Match.agent(e.Agent) && anyOf(h.Match.Sessions, e.SessionKey) && anyOf(h.Match.Channels, e.Payload.Account)
 }
+
+// IsFor reports whether the hook names an event, or the general one of it.
+func (h Hook) IsFor(event string) bool { return h.at(event) > 0 }
 
 // at is 1 when the hook names the general event of one, 2 when it names only the event, and 0 when it names neither.
 func (h Hook) at(event string) int {

@@ -168,6 +168,8 @@ func (m *RegistryMetrics) SetBindings(n int) { m.bindings.Set(float64(n)) }
 
 // RunnerMetrics are the runner's.
 type RunnerMetrics struct {
+	*HookMetrics
+
 	names labelSet
 
 	turn    *prometheus.HistogramVec
@@ -198,6 +200,8 @@ type RunnerMetrics struct {
 func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 	m := newMaker(r, "runner")
 	return &RunnerMetrics{
+		HookMetrics: NewHookMetrics(r, "runner"),
+
 		turn:          m.histogram("turn_duration_seconds", "Time of a turn from claim to fate, by outcome.", slow, "outcome"),
 		step:          m.histogram("step_duration_seconds", "Time of a model call or a tool, by kind.", slow, "kind"),
 		tokens:        m.counter("tokens_total", "Model tokens by direction (input, output, cached, cache_write, reasoning).", "direction", "provider", "model"),
@@ -326,6 +330,8 @@ func (m *RunnerMetrics) AddServerRestart(server string) {
 
 // DelivererMetrics are the deliverer's.
 type DelivererMetrics struct {
+	*HookMetrics
+
 	names labelSet
 
 	deliveries *prometheus.CounterVec
@@ -340,6 +346,8 @@ var breakerStates = []string{"closed", "half_open", "open"}
 func NewDelivererMetrics(r prometheus.Registerer) *DelivererMetrics {
 	m := newMaker(r, "deliverer")
 	return &DelivererMetrics{
+		HookMetrics: NewHookMetrics(r, "deliverer"),
+
 		deliveries: m.counter("deliveries_total", "Delivery attempts by channel and outcome.", "channel", "outcome"),
 		send:       m.histogram("send_duration_seconds", "Time of one send by channel.", slow, "channel"),
 		breaker:    m.gauge("breaker_state", "1 for the circuit breaker's present state, by channel.", "channel", "state"),
@@ -366,8 +374,38 @@ func (m *DelivererMetrics) SetBreaker(channel, state string) {
 	}
 }
 
+// HookMetrics are those of the hooks that a service calls.
+type HookMetrics struct {
+	calls    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	breakers prometheus.Gauge
+}
+
+// NewHookMetrics makes the metrics of the hooks of a service (runner, deliverer or gateway) in r; nil r: uncollected.
+func NewHookMetrics(r prometheus.Registerer, service string) *HookMetrics {
+	m := newMaker(r, service)
+	return &HookMetrics{
+		calls:    m.counter("hook_calls_total", "Calls of hooks, by event and outcome.", "event", "outcome"),
+		seconds:  m.histogram("hook_seconds", "Time of one call of a hook, by event.", slow, "event"),
+		breakers: m.gauge("hook_breakers_open", "Hooks that failed five times in a row and are not called for a minute.").WithLabelValues(),
+	}
+}
+
+// HookCalled records one call of a hook; outcome: ok, changed, canceled, failed, timeout, or skipped, which is no call.
+func (m *HookMetrics) HookCalled(event, outcome string, took time.Duration) {
+	m.calls.WithLabelValues(event, outcome).Inc()
+	if outcome != "skipped" {
+		m.seconds.WithLabelValues(event).Observe(took.Seconds())
+	}
+}
+
+// HookBreakers records how many breakers are open.
+func (m *HookMetrics) HookBreakers(open int) { m.breakers.Set(float64(open)) }
+
 // GatewayMetrics are the gateway's.
 type GatewayMetrics struct {
+	*HookMetrics
+
 	updates  *prometheus.CounterVec
 	accept   *prometheus.HistogramVec
 	state    *prometheus.GaugeVec
@@ -385,6 +423,8 @@ type GatewayMetrics struct {
 func NewGatewayMetrics(r prometheus.Registerer) *GatewayMetrics {
 	m := newMaker(r, "gateway")
 	return &GatewayMetrics{
+		HookMetrics: NewHookMetrics(r, "gateway"),
+
 		updates:  m.counter("updates_total", "Messages that accounts received, by what became of them.", "account", "outcome"),
 		accept:   m.histogram("accept_seconds", "From the receipt of a message until it was stored, or was not.", fast, "account"),
 		state:    m.gauge("channel_state", "1 for the state that an account is in.", "account", "state"),

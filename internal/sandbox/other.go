@@ -61,6 +61,9 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 // Report is what New found.
 func (s *Sandbox) Report() Report { return s.report }
 
+// TempDir makes a directory for the workdir of one program, which the caller removes.
+func (s *Sandbox) TempDir() (string, error) { return s.scratch.Temp("dir-") }
+
 // Close removes what is temporary.
 func (s *Sandbox) Close() { _ = s.scratch.Close() }
 

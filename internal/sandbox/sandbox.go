@@ -47,6 +47,16 @@ func Probe(ctx context.Context, mode Mode) Report {
 	return s.report
 }
 
+// TempDir makes a directory for the workdir of one program, which the caller removes. One that a killed process left
+// is removed by a later start.
+func (s *Sandbox) TempDir() (string, error) {
+	dir, err := s.scratch.Temp("dir-")
+	if err == nil && s.report.Level == LevelReduced && os.Geteuid() == 0 {
+		err = os.Chown(dir, nobody, nobody) // programs cannot be root there
+	}
+	return dir, err
+}
+
 // New probes and returns a Sandbox. That nothing works is not an error here: it is
 // in the Report, and Run refuses. An error is a wrong option.
 func New(ctx context.Context, o Options) (*Sandbox, error) {

@@ -55,6 +55,7 @@ type DueDelivery struct {
 	Key            string
 	Attempt        int
 	MaybeDuplicate bool
+	Tried          bool   // it was begun before
 	Run            string // key of the turn whose reply it is; empty unless asked for, or when it is of none
 	Parts          int    // parts of the message that were sent before
 	Reach          int64  // bytes of its text that they hold

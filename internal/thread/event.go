@@ -26,6 +26,7 @@ const (
 	SubtypeToolcall = "toolcall"
 	SubtypeDecision = "decision"
 	SubtypeError    = "error"
+	SubtypeHook     = "hook"    // what hooks decided about a message of the agent, before it is sent
 	SubtypeSession  = "session" // an epoch of the conversation begins
 	// SubtypeCommand is of a record that a chat command was written, and of the message that answers it.
 	SubtypeCommand = "command"

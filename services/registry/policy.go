@@ -28,7 +28,7 @@ func Policy() serve.Policy {
 	add(registryv1.AgentService_ServiceDesc, both.To("gateway"), "GetAgentStatus")
 	add(registryv1.ThreadService_ServiceDesc, both, "EnsureThread", "PushEvents", "PeekEvents", "PopEvents", "AckEvents", "Subscribe", "Unsubscribe", "GetThread", "ListThreads")
 	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")
-	add(registryv1.LeaseService_ServiceDesc, both, "ListLeases")
+	add(registryv1.LeaseService_ServiceDesc, both.To("gateway"), "ListLeases") // where hooks can run
 	add(registryv1.LeaseService_ServiceDesc, both.To("gateway"), "RenewLease", "ReleaseLease")
 	add(registryv1.LeaseService_ServiceDesc, waits(both.To("gateway")), "AcquireLease")
 	add(registryv1.LeaseService_ServiceDesc, ends(both), "AcquireDueLease")
@@ -41,7 +41,7 @@ func Policy() serve.Policy {
 	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn", "SumUsage")
 	add(registryv1.WorkdirService_ServiceDesc, runner, "GetWorkdir", "CommitWorkdir")
 	add(registryv1.WorkdirService_ServiceDesc, waits(runner), "ReadPieces", "WritePieces")
-	add(registryv1.DeliveryService_ServiceDesc, deliverer, "BeginDelivery", "FinishDelivery")
+	add(registryv1.DeliveryService_ServiceDesc, deliverer, "BeginDelivery", "DecideDelivery", "FinishDelivery")
 	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")
 	add(registryv1.DeliveryService_ServiceDesc, owner, "RetryDelivery", "DropDelivery")
 	add(registryv1.ApprovalService_ServiceDesc, waits(runner), "RequestApproval")
@@ -62,6 +62,7 @@ func Policy() serve.Policy {
 	add(registryv1.SessionService_ServiceDesc, owner, "ListSessions", "PatchSession", "ResetSession", "ArchiveSession")
 	add(registryv1.SessionService_ServiceDesc, gateway, "GetSession")
 	add(registryv1.HomeService_ServiceDesc, owner, "GetHomeConfig", "SetHomeConfig", "SetHomeValue")
+	add(registryv1.HomeService_ServiceDesc, runner, "ListHooks")
 	add(registryv1.HomeService_ServiceDesc, ends(gateway), "WatchHomeConfig")
 	return p
 }

@@ -221,7 +221,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 		Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table, Rates: p.quota, Meter: d.Metrics,
 	})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
-	s.settings = settings.New(p.agents, p.revisions, s.pins)
+	s.settings = settings.New(p.agents, p.revisions, s.pins, p.agents)
 	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, people: s.channels, settings: s.settings, states: p.engine, log: d.Logger, metrics: d.Metrics}
 }
 

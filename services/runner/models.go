@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/sandbox/docker"
+	"github.com/theclaw/agents/services/runner/internal/hook"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
@@ -131,6 +132,18 @@ func (b *sandboxes) get(mode string) (shell.Sandbox, error) {
 	}
 	b.made[m] = s
 	return s, nil
+}
+
+// forHook is get for programs that never run outside of a sandbox.
+func (b *sandboxes) forHook(mode string) (hook.Sandbox, error) {
+	if mode != string(sandbox.Reduced) {
+		mode = string(sandbox.Required)
+	}
+	s, err := b.get(mode)
+	if err != nil {
+		return nil, err
+	}
+	return s.(*sandbox.Sandbox), nil
 }
 
 // reportOf is what was found for a mode; it is looked for the first time.

@@ -19,6 +19,7 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/claim"
+	"github.com/theclaw/agents/services/runner/internal/hook"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
@@ -43,6 +44,7 @@ type Service struct {
 	threads registrypb.ThreadServiceClient
 	leases  registrypb.LeaseServiceClient
 	turns   registrypb.TurnServiceClient
+	homes   registrypb.HomeServiceClient
 
 	models    *models
 	sandboxes *sandboxes
@@ -55,6 +57,7 @@ type Service struct {
 	runs      activeRuns
 	processes *shell.Processes
 	servers   *mcp.Servers
+	hooks     *hook.Programs
 }
 
 // badProviders is the error for who starts the service: file, line, key and what is wrong.
@@ -83,6 +86,7 @@ func New(c Config, d Deps) (*Service, error) {
 		cfg: c, deps: d,
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
+		homes:     registrypb.NewHomeServiceClient(d.Registry),
 		sandboxes: newSandboxes(c.Sandbox, d.Sandbox, containers(c, d)), began: time.Now(),
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace, c.Probe}
@@ -101,6 +105,7 @@ func New(c Config, d Deps) (*Service, error) {
 		Pins:    registrypb.NewPinServiceClient(d.Registry), Values: secrets, Root: c.Servers, Logger: d.Logger, Meter: d.Metrics,
 	})
 	tools.Servers, tools.Approvals = s.servers, registrypb.NewApprovalServiceClient(d.Registry)
+	s.hooks = &hook.Programs{Sandbox: s.sandboxes.forHook, Values: secrets, Home: c.Home}
 	s.driver = &turn.Driver{
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Media:    mediaClient{registrypb.NewMediaServiceClient(d.Registry)},

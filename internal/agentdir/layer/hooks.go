@@ -104,7 +104,7 @@ func hookEnvProblem(env map[string]string) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {
-		case !secretName.MatchString(name):
+		case !secretName().MatchString(name):
 			return fmt.Sprintf("%q is not the name of a variable", config.Clip(name))
 		case !reference.Is(env[name]) || valueProblem(env[name]) != "":
 			return "the value of " + name + " must be env:NAME or file:PATH, so that it is not in this file"

@@ -135,7 +135,11 @@ func (r *Redactor) Add(secrets ...string) {
 // Redact returns s without secrets, with control characters escaped, at most
 // [MaxValue] bytes and a note of the length removed. The cut comes last, so half
 // of a secret never survives at the edge.
-func (r *Redactor) Redact(s string) string {
+func (r *Redactor) Redact(s string) string { return Cap(Escape(r.Clean(s)), MaxValue) }
+
+// Clean returns s without secrets, of any length and with the lines that it has: for a program of
+// the owner, not for a log.
+func (r *Redactor) Clean(s string) string {
 	if exact := r.exact.Load(); exact != nil {
 		s = exact.Replace(s)
 	}
@@ -144,7 +148,7 @@ func (r *Redactor) Redact(s string) string {
 			s = p.re.ReplaceAllString(s, p.with)
 		}
 	}
-	return Cap(Escape(s), MaxValue)
+	return s
 }
 
 // ReplaceAttr is the slog hook: strings, errors and anything printable are

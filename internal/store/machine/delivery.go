@@ -204,6 +204,7 @@ func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) b
 	}
 	*out = store.DueDelivery{
 		Outcome: store.DueSend, Event: d.Event, Key: d.Key, Attempt: d.Attempts + 1, MaybeDuplicate: duplicate, Parts: d.Parts, Reach: d.Reach,
+		Tried: d.tried(),
 	}
 	if crashed {
 		out.Attempt = max(d.Attempts, 1) // the same try again: a crash spends none
@@ -225,6 +226,9 @@ func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) b
 
 // ReportKey is the deduplication key of the event that reports the end of a delivery.
 func ReportKey(delivery string) string { return "delivery:" + delivery + ":err" }
+
+// DecisionKey is the deduplication key of the record of what hooks decided about the message of a delivery.
+func DecisionKey(delivery string) string { return "delivery:" + delivery + ":hook" }
 
 // giveUp makes a delivery a dead letter (D4) and reports it in the thread, once.
 func giveUp(t *Thread, d *Delivery, why string) {

@@ -116,6 +116,14 @@ func peerThread(tx *db.Tx, q store.PeerQuery) (s store.PeerShare, err error) {
 			}
 			s.Events = append(s.Events, mine...)
 		}
+		// What hooks decided about a message may quote it.
+		for _, id := range s.Events {
+			decided, err := queryIDs(tx, "SELECT k.event_id FROM x_delivery d JOIN x_dedupe k ON k.key = 'delivery:' || d.key || ':hook' WHERE d.event_id = ?", id)
+			if err != nil {
+				return s, err
+			}
+			s.Events = append(s.Events, decided...)
+		}
 		// A digest may quote everybody.
 		told, err := queryIDs(tx, "SELECT event_id FROM x_dedupe WHERE key >= 'compact:' AND key < 'compact;'")
 		if err != nil {

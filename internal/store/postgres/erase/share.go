@@ -33,7 +33,11 @@ func (s *ShareStep) Load(tx *unit.Tx) {
 		s.keys(tx, turnsOf+" ORDER BY 1", s.q.Turns)
 		// What a turn says it says under its key: key:in, key:out, key:tool:1:1 ... A
 		// digest may quote everybody.
-		s.ids(tx, `SELECT d.event_id FROM (`+turnsOf+`) k JOIN dedupe d ON d.agent_id = $1 AND d.thread_id = $2 AND d.key > k.key || ':' AND d.key < k.key || ';'
+		// What hooks decided about a message may quote it.
+		s.ids(tx, `WITH said AS (SELECT d.event_id FROM (`+turnsOf+`) k JOIN dedupe d ON d.agent_id = $1 AND d.thread_id = $2 AND d.key > k.key || ':' AND d.key < k.key || ';')
+			SELECT event_id FROM said
+			UNION SELECT k.event_id FROM said JOIN delivery d ON d.agent_id = $1 AND d.thread_id = $2 AND d.event_id = said.event_id
+				JOIN dedupe k ON k.agent_id = $1 AND k.thread_id = $2 AND k.key = 'delivery:' || d.key || ':hook'
 			UNION SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key >= 'compact:' AND key < 'compact;' ORDER BY 1`, s.q.Turns)
 	}
 	tx.One(`SELECT (SELECT COUNT(*) FROM delivery WHERE agent_id = $1 AND thread_id = $2 AND state IN ('pending', 'sending'))

@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -46,6 +47,9 @@ type Store interface {
 	Seal(ctx context.Context, agent string, f store.Fence) error
 	MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error
 	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
+	Append(ctx context.Context, r store.Ref, events []store.NewEvent, o store.AppendOptions) (store.Appended, error)
+	Pushed(ctx context.Context, r store.Ref, key string) (store.Appended, bool, error)
+	Session(ctx context.Context, r store.Ref) (store.Session, error)
 }
 
 // Deps are the dependencies of a Service.
@@ -108,6 +112,8 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 	if !n.Since.IsZero() {
 		n.Elapsed = time.Since(n.Since)
 	}
+	hooks := hook.For(set.Hooks, a.ID, hook.MessageSending, hook.MessageSent)
+	n.WithRun = n.WithRun || len(hooks) > 0
 	n.MaxAge, n.MaxAttempts = set.Config.Deliver.MaxAge, set.Config.Deliver.MaxAttempts
 	wait, err := s.pause(ctx, r, fence, set.Config.HumanDelay, n)
 	if err != nil {
@@ -153,9 +159,14 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 		}
 	}
 	if d.Event.Subtype != nil && *d.Event.Subtype == thread.SubtypeAction {
-		out.MessageId, err = s.changed(ctx, r, d.Event.Content)
+		if out.MessageId, err = s.changed(ctx, r, d.Event.Content); err != nil {
+			return nil, err
+		}
 	}
-	return out, err
+	if n.Peek {
+		return out, nil
+	}
+	return out, s.Fault(a.ID, threadID, s.withHooks(ctx, r, hooks, d, out))
 }
 
 // changed is the id at the platform of the message that an event changes, where it names an event before it; empty: that

@@ -16,10 +16,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // Written is the state of the settings.
@@ -51,6 +55,12 @@ type Pins interface {
 	Prune(ctx context.Context, servers []layer.Server) error
 }
 
+// Agents gives access to the settings of agents.
+type Agents interface {
+	Agent(ctx context.Context, id string) (*state.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
+}
+
 // Revisions answers the revisions of the bindings.
 type Revisions interface {
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
@@ -62,6 +72,7 @@ type Service struct {
 	home      Home
 	revisions Revisions
 	pins      Pins
+	agents    Agents
 
 	mu      sync.Mutex
 	version string        // in force, as far as is known
@@ -69,8 +80,32 @@ type Service struct {
 }
 
 // New returns the service.
-func New(h Home, r Revisions, p Pins) *Service {
-	return &Service{home: h, revisions: r, pins: p, changed: make(chan struct{})}
+func New(h Home, r Revisions, p Pins, a Agents) *Service {
+	return &Service{home: h, revisions: r, pins: p, agents: a, changed: make(chan struct{})}
+}
+
+// ListHooks answers the hooks of an agent, or of the home.
+func (s *Service) ListHooks(ctx context.Context, req *registryv1.ListHooksRequest) (*registryv1.ListHooksResponse, error) {
+	if req.GetAgentId() == "" {
+		w, err := s.home.Written(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h, err := layer.ReadHome(layer.File{Name: w.Name, Data: w.Text})
+		if err != nil {
+			return nil, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, err.Error(), "correct that place and try again")
+		}
+		return &registryv1.ListHooksResponse{Hooks: hook.Proto(h.Hooks), SandboxMode: config.Default().Sandbox.Level}, nil
+	}
+	a, err := s.agents.Agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	set, err := s.agents.Settings(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ListHooksResponse{Hooks: hook.Proto(set.Hooks), Dir: set.Path, SandboxMode: set.Config.Sandbox.Level}, nil
 }
 
 // Seen reports the version that is in force: watchers get it when it is new.

@@ -6,6 +6,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/hook"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -59,6 +60,9 @@ func TurnConfig(set *agentdir.Agent, at config.Conversation) *registryv1.TurnCon
 				out.Accounts = append(out.Accounts, a.Name)
 			}
 		}
+	}
+	if len(set.Hooks) > 0 {
+		out.Hooks = hook.Proto(hook.For(set.Hooks, set.ID, hook.OfTurn()...))
 	}
 	out.QueueMode = QueueMode(set.Config.Queue.Mode)
 	out.CreatesAgents, out.Workdir, out.SessionsDir = CreatesAgents(set), set.Workspace, set.Dir.Sessions()
