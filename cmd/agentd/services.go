@@ -192,14 +192,18 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 	if err != nil {
 		return component{}, err
 	}
+	runners, err := e.runners(w, name)
+	if err != nil {
+		return component{}, errors.Join(err, w.close())
+	}
 	s := deliverer.New(deliverer.Config{
 		Address: w.address, Grace: e.grace, TTL: e.ttl, Starter: e.starter(),
 	}, deliverer.Deps{
-		Registry: w.calls, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: e.vars.Environ(os.Environ()), Redactor: e.redactor,
+		Registry: w.calls, Holder: w.holder.ID(), Runners: runners, Abort: e.abort, Resolve: e.resolve, Environ: e.vars.Environ(os.Environ()), Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewDelivererMetrics(e.metrics), Logger: e.log.With("service", "deliverer"),
 	})
-	return component{register: s.Register, policy: deliverer.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
+	return component{register: s.Register, policy: deliverer.Policy(), token: e.workerToken(), run: s.Run, close: runners.closing(w.close)}, nil
 }
 
 func makeGateway(_ context.Context, e *env, name string) (component, error) {
@@ -212,16 +216,20 @@ func makeGateway(_ context.Context, e *env, name string) (component, error) {
 	if err != nil {
 		return component{}, err
 	}
-	s, err := gateway.New(gateway.Config{HTTP: addr, TTL: e.ttl, Problem: problem, PublicURL: at.PublicURL, TrustedProxies: at.TrustedProxies}, gateway.Deps{
-		Registry: w.calls, Holder: w.holder.ID(), Resolve: e.resolve, Redactor: e.redactor,
-		Metrics: obs.NewGatewayMetrics(e.metrics), Logger: e.log.With("service", "gateway"),
-	})
+	runners, err := e.runners(w, name)
 	if err != nil {
 		return component{}, errors.Join(err, w.close())
 	}
+	s, err := gateway.New(gateway.Config{HTTP: addr, TTL: e.ttl, Problem: problem, PublicURL: at.PublicURL, TrustedProxies: at.TrustedProxies}, gateway.Deps{
+		Registry: w.calls, Holder: w.holder.ID(), Runners: runners, Resolve: e.resolve, Redactor: e.redactor,
+		Metrics: obs.NewGatewayMetrics(e.metrics), Logger: e.log.With("service", "gateway"),
+	})
+	if err != nil {
+		return component{}, errors.Join(err, runners.closing(w.close)())
+	}
 	return component{
 		register: s.Register, policy: gateway.Policy(), token: e.workerToken(), run: s.Run,
-		close: func() error { return errors.Join(s.Close(), w.close()) },
+		close: func() error { return errors.Join(s.Close(), runners.closing(w.close)()) },
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
@@ -40,6 +41,8 @@ type XGW struct {
 type Deps struct {
 	Registry grpc.ClientConnInterface
 	Holder   string // this process in leases; see lease.NewHolder
+	// Runners run the programs of hooks; nil: there is none, and what a hook must decide waits.
+	Runners hook.Runners
 	// Resolve turns a reference to a secret (env:NAME, file:PATH) into its
 	// value; nil: webhooks that name a secret fail.
 	Resolve  func(ctx context.Context, ref string) (string, error)

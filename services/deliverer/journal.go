@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -60,6 +61,23 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f deliver
 	return done, nil
 }
 
+func (j journal) Decide(ctx context.Context, agentID, threadID string, due delivery.Due, d hook.Decision) (hook.Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	resp, err := j.client.DecideDelivery(ctx, &registryv1.DecideDeliveryRequest{
+		AgentId: agentID, ThreadId: threadID, EventId: due.Event.ID, Key: due.Key,
+		Decision: &registryv1.HookDecision{Hook: d.Hook, Cancel: d.Cancel, Reason: d.Reason, Text: d.Text},
+	})
+	if err != nil {
+		return hook.Decision{}, fmt.Errorf("decide delivery: %w", meaning(err))
+	}
+	return decision(resp.GetDecision()), nil
+}
+
+func decision(d *registryv1.HookDecision) hook.Decision {
+	return hook.Decision{Hook: d.GetHook(), Answer: hook.Answer{Cancel: d.GetCancel(), Reason: d.GetReason(), Text: d.Text}}
+}
+
 var outcomes = map[delivery.Outcome]registryv1.DeliveryOutcome{
 	delivery.Sent:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT,
 	delivery.Failed:      registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED,
@@ -78,14 +96,20 @@ func (j journal) due(r *registryv1.BeginDeliveryResponse) delivery.Due {
 		return delivery.Due{Found: delivery.Idle}
 	}
 	e := r.GetEvent()
-	return delivery.Due{
+	out := delivery.Due{
 		Found: delivery.Send, Key: r.GetKey(), RunID: r.GetRunId(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
 		Event: thread.Event{
 			ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
 			Subtype: e.Subtype, Content: e.GetContent(),
 		},
 		Settings: j.settings(r), MaxChars: int(r.GetMaxChars()), Parts: int(r.GetParts()), Reach: r.GetReach(), MessageID: r.GetMessageId(),
+		Hooks: hook.FromProto(r.GetHooks()), SessionKey: r.GetSessionKey(),
 	}
+	if r.GetDecision() != nil {
+		d := decision(r.GetDecision())
+		out.Decision = &d
+	}
+	return out
 }
 
 func (j journal) settings(r *registryv1.BeginDeliveryResponse) channel.Settings {

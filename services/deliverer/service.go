@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/lease/worker"
 	"github.com/theclaw/agents/internal/rpc"
@@ -50,6 +51,7 @@ func New(cfg Config, deps Deps) *Service {
 		Open:     func(settings channel.Settings) (delivery.Channels, error) { return open(settings, channels) },
 		Breakers: s.breakers, Metrics: deps.Metrics, Logger: deps.Logger, Redactor: deps.Redactor, Trace: deps.Trace,
 		Media: files(registryv1.NewMediaServiceClient(deps.Registry)),
+		Hooks: &hook.Caller{Run: hook.At(deps.Runners), Clean: deps.Redactor.Clean, Meter: deps.Metrics, Logger: deps.Logger},
 	})
 	s.worker = worker.New(worker.Config{
 		Kind: registryv1.LeaseKind_LEASE_KIND_DELIVER, Holder: deps.Holder, Address: cfg.Address, TTL: cfg.TTL, Poll: cfg.Poll, Grace: cfg.Grace,

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
 )
@@ -32,6 +33,8 @@ type Config struct {
 type Deps struct {
 	Registry grpc.ClientConnInterface
 	Holder   string // this process; see lease.NewHolder
+	// Runners run the programs of hooks; nil: there is none.
+	Runners hook.Runners
 	// Resolve turns a reference to a secret (env:NAME, file:PATH) into its value; nil: accounts
 	// that name a secret do not start.
 	Resolve  func(ctx context.Context, ref string) (string, error)

@@ -26,6 +26,7 @@ import (
 	_ "modernc.org/sqlite" // for programs beside ours
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
@@ -33,6 +34,7 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/store/postgres"
@@ -273,6 +275,20 @@ func (w *World) worker(p *place, name string, stats stats.Handler) (grpc.ClientC
 	return conn, holder.ID(), nil
 }
 
+// runners finds the runners of a world for the hooks of a service.
+func (w *World) runners(p *place, name string, registry grpc.ClientConnInterface) (hook.Runners, error) {
+	as := rpc.Identity{Kind: rpc.Service, Name: name}
+	near, err := w.dial(w.places[0], "runner0", as, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := runs.New(runs.Options{Registry: registry, Near: near, Dial: func(address string) (*grpc.ClientConn, error) {
+		return rpc.Dial(address, rpc.DialOptions{TokenPath: p.dir.TokenFile(), As: as})
+	}})
+	w.stops = append(w.stops, c.Close)
+	return c, nil
+}
+
 func (w *World) startRunner(p *place, name string) error {
 	trace, server, client := w.o.Traces(name)
 	conn, holder, err := w.worker(p, name, client)
@@ -281,6 +297,7 @@ func (w *World) startRunner(p *place, name string) error {
 	}
 	c := w.o.Runner
 	c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
+	c.Home = w.Home
 	c.Sandbox = sandbox.Options{Forbidden: []string{p.dir.RunDir()}}
 	if w.o.DSN != "" {
 		c.Root = filepath.Join(w.Home, "agents")
@@ -301,7 +318,11 @@ func (w *World) startDeliverer(p *place) error {
 	}
 	c := w.o.Deliver
 	c.TTL = w.o.TTL
-	d := deliverer.New(c, deliverer.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
+	r, err := w.runners(p, "deliverer", conn)
+	if err != nil {
+		return err
+	}
+	d := deliverer.New(c, deliverer.Deps{Registry: conn, Holder: holder, Runners: r, Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
 	return w.serve(p, "deliverer", server, d.Register, deliverer.Policy(), d.Run)
 }
 
@@ -318,7 +339,11 @@ func (w *World) startGateway(p *place, name string) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve, Metrics: w.o.GatewayMetrics})
+	r, err := w.runners(p, name, conn)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Logger: w.o.Logger, Resolve: w.resolve, Metrics: w.o.GatewayMetrics})
 	if err != nil {
 		return err
 	}

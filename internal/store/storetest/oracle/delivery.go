@@ -150,7 +150,7 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 		if d.state == store.DeliveryPending {
 			attempts++
 		}
-		out.MaybeDuplicate, out.Attempt, out.Parts, out.Reach = maybe, attempts, d.parts, d.reach
+		out.MaybeDuplicate, out.Attempt, out.Parts, out.Reach, out.Tried = maybe, attempts, d.parts, d.reach, d.tried()
 		if n.Peek {
 			break
 		}
@@ -208,7 +208,7 @@ func (m *Model) outcome(now time.Time, d *delivery, fin store.FinishDelivery) {
 	switch {
 	case d.parts == 0:
 		d.provider = fin.ProviderID
-	case fin.Outcome == store.OutcomeSent || fin.Outcome == store.OutcomePart: // of a message in parts all: not in RELIABILITY
+	case (fin.Outcome == store.OutcomeSent || fin.Outcome == store.OutcomePart) && fin.ProviderID != "": // of a message in parts all: not in RELIABILITY
 		d.provider = strings.TrimPrefix(d.provider+", "+fin.ProviderID, ", ")
 	}
 	d.maybe = d.maybe || fin.InDoubt

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 )
 
@@ -77,6 +78,10 @@ func (j journals) Begin(ctx context.Context, agentID, threadID string, peek bool
 
 func (j journals) Finish(ctx context.Context, agentID, threadID string, f Finish) (Finished, error) {
 	return j[agentID].Finish(ctx, agentID, threadID, f)
+}
+
+func (j journals) Decide(ctx context.Context, agentID, threadID string, due Due, d hook.Decision) (hook.Decision, error) {
+	return j[agentID].Decide(ctx, agentID, threadID, due, d)
 }
 
 func (j journals) add(id, url string) *memory {

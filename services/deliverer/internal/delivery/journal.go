@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -19,6 +21,9 @@ type Journal interface {
 	Begin(ctx context.Context, agentID, threadID string, peek bool) (Due, error)
 	// Finish records a send (D3, D4) and begins the next one if f.Next is set.
 	Finish(ctx context.Context, agentID, threadID string, f Finish) (Finished, error)
+	// Decide records what hooks decided about a message that was begun, and returns the
+	// decision that stands, which an earlier call may have recorded.
+	Decide(ctx context.Context, agentID, threadID string, due Due, d hook.Decision) (hook.Decision, error)
 }
 
 // ErrRefused reports that the journal will not take this call, however often it
@@ -47,9 +52,22 @@ type Due struct {
 	Settings       channel.Settings
 	MaxChars       int   // of one message to the outside; 0: that of its platform
 	Parts          int   // parts that were sent before
-	Reach          int64 // bytes of the text in them
+	Reach          int64 // bytes of the text in them; more than it has: nothing is left to send
 	// MessageID is the id at the platform of the message that the event changes, where it names an earlier event.
 	MessageID string
+	// Hooks of the agent for messages, SessionKey for them, and what they have decided about this one.
+	Hooks      []hook.Hook
+	SessionKey string
+	Decision   *hook.Decision
+
+	left *left // what was sent by this lane, when nothing is left to send
+}
+
+// left is a message that has left completely, before that is recorded.
+type left struct {
+	receipt channel.Receipt
+	took    time.Duration
+	span    tracing.Span
 }
 
 // Outcome is what became of a send; the word is the one used in logs.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -36,6 +37,7 @@ type row struct {
 	logs      []string
 	parts     int
 	reach     int64
+	decision  *hook.Decision
 }
 
 // memory is the journal in memory, with the store's rules: what is sending at
@@ -45,6 +47,7 @@ type memory struct {
 	rows     map[string][]*row
 	settings channel.Settings
 	maxChars int
+	hooks    []hook.Hook
 	token    uint64 // of the live lease; calls under another are LEASE_LOST
 	begins   int
 	peeks    int
@@ -89,7 +92,7 @@ func (m *memory) fence(ctx context.Context) error {
 func (m *memory) Begin(ctx context.Context, agentID, threadID string, peek bool) (Due, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := hook(m.fail, "begin"); err != nil {
+	if err := called(m.fail, "begin"); err != nil {
 		return Due{}, err
 	}
 	if err := m.fence(ctx); err != nil {
@@ -101,10 +104,26 @@ func (m *memory) Begin(ctx context.Context, agentID, threadID string, peek bool)
 		m.begins++
 	}
 	due := m.next(threadID, peek)
-	return due, hook(m.lose, "begin")
+	return due, called(m.lose, "begin")
 }
 
-func hook(f func(string) error, call string) error {
+func (m *memory) Decide(ctx context.Context, _, threadID string, due Due, d hook.Decision) (hook.Decision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := called(m.fail, "decide"); err != nil {
+		return hook.Decision{}, err
+	}
+	if err := m.fence(ctx); err != nil {
+		return hook.Decision{}, err
+	}
+	r := m.rows[threadID][due.Event.ID-1]
+	if r.decision == nil {
+		r.decision = &d
+	}
+	return *r.decision, called(m.lose, "decide")
+}
+
+func called(f func(string) error, call string) error {
 	if f == nil {
 		return nil
 	}
@@ -127,7 +146,7 @@ func (m *memory) next(threadID string, peek bool) Due {
 		due := Due{
 			Found: Send, Event: r.event, Key: fmt.Sprintf("%s/%d", threadID, r.event.ID), Attempt: r.attempts + 1,
 			MaybeDuplicate: r.duplicate || crashed, Settings: m.settings,
-			MaxChars: m.maxChars, Parts: r.parts, Reach: r.reach,
+			MaxChars: m.maxChars, Parts: r.parts, Reach: r.reach, Hooks: m.hooks, Decision: r.decision,
 		}
 		if crashed {
 			due.Attempt = max(r.attempts, 1)
@@ -146,7 +165,7 @@ func (m *memory) next(threadID string, peek bool) Due {
 func (m *memory) Finish(ctx context.Context, agentID, threadID string, f Finish) (Finished, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := hook(m.fail, "finish"); err != nil {
+	if err := called(m.fail, "finish"); err != nil {
 		return Finished{}, err
 	}
 	if err := m.fence(ctx); err != nil {
@@ -162,7 +181,7 @@ func (m *memory) Finish(ctx context.Context, agentID, threadID string, f Finish)
 		due := m.next(threadID, false)
 		out.Next = &due
 	}
-	return out, hook(m.lose, "finish")
+	return out, called(m.lose, "finish")
 }
 
 func (m *memory) settle(r *row, f Finish) {

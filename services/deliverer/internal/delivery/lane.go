@@ -54,6 +54,7 @@ type record struct {
 	account string
 	span    tracing.Span
 	rest    *Due // what is left to send of a message in parts
+	left    bool // it has left completely, and its end is recorded later
 }
 
 // verdict is how a run of a lane ended: with neither yield nor wait it is over.
@@ -262,7 +263,7 @@ func (l *lane) count(r *record, dead bool) {
 	if r.account != "" && (r.Outcome == Sent || r.Outcome == Part) {
 		l.agent.pool.addSent(r.account)
 	}
-	if r.Outcome != Skipped {
+	if r.Outcome != Skipped && !r.left {
 		l.agent.pool.Metrics.ObserveDelivery(r.Channel, word, r.took)
 	}
 	l.agent.mu.Lock()

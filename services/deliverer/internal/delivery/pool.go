@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
@@ -39,6 +40,8 @@ type Deps struct {
 	Logger   *slog.Logger
 	Redactor *redact.Redactor // applied to each error before it is recorded
 	Trace    *tracing.Tracer
+	// Hooks calls the hooks of messages; nil: none runs, and those that must decide fail.
+	Hooks *hook.Caller
 	// Media reads the files of messages; nil: there are none.
 	Media Media
 }
@@ -97,6 +100,9 @@ func NewPool(cfg Config, d Deps) *Pool {
 	}
 	if d.Redactor == nil {
 		d.Redactor = redact.New()
+	}
+	if d.Hooks == nil {
+		d.Hooks = &hook.Caller{Run: hook.At(nil), Meter: d.Metrics, Logger: d.Logger}
 	}
 	return &Pool{cfg: cfg, Deps: d, workerPool: newWorkerPool(cfg.Concurrency), sent: map[string]int64{}}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
@@ -33,6 +34,7 @@ type target struct {
 	name    string // of the channel, also without one to send over
 	fail    *channel.Error
 	rest    *Due   // what is left of a message in parts, once this one was sent
+	size    int64  // bytes of the text of all parts
 	action  string // what is done to the message with the id of the platform; empty: message is sent
 	id      string
 }
@@ -58,17 +60,26 @@ func (l *lane) target(due Due) target {
 	case c.Name() == channel.NameConsole:
 		return target{outcome: Sent, name: channel.NameConsole}
 	}
+	text := content.Text
+	if d := due.Decision; d != nil && d.Cancel {
+		return target{outcome: Skipped, name: c.Name(), fail: &channel.Error{What: canceled(d)}}
+	} else if d != nil && d.Text != nil {
+		text = *d.Text
+	}
 	w := target{channel: c, name: c.Name(), message: channel.Message{
 		AgentID: l.agent.id, ThreadID: l.thread, EventID: due.Event.ID, Key: due.Key, Attempt: due.Attempt,
-		MaybeDuplicate: due.MaybeDuplicate, Text: content.Text, Content: json.RawMessage(due.Event.Content), ReplyContext: content.ReplyContext, CreatedAt: due.Event.CreatedAt,
+		MaybeDuplicate: due.MaybeDuplicate, Text: text, Content: json.RawMessage(due.Event.Content), ReplyContext: content.ReplyContext, CreatedAt: due.Event.CreatedAt,
 		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
 	}}
-	if w.action, w.id = content.Action, cmp.Or(content.MessageID, due.MessageID); w.action != "" {
-		w.key = breaker.KeyOf(c, w.message)
+	if w.action, w.id = content.Action, cmp.Or(content.MessageID, due.MessageID); w.action == "" {
+		w.attach(content.Attachments, l.agent.pool.Media)
+	}
+	if w.size = int64(len(w.message.Text)); due.Reach > w.size {
+		return target{outcome: Sent, name: c.Name()}
+	}
+	if w.key = breaker.KeyOf(c, w.message); w.action != "" {
 		return w
 	}
-	w.attach(content.Attachments, l.agent.pool.Media)
-	w.key = breaker.KeyOf(c, w.message)
 	return w.part(due)
 }
 
@@ -82,6 +93,9 @@ func (l *lane) send() (verdict, bool) {
 		return verdict{err: err}, false
 	}
 	w := l.target(due)
+	if w.channel == nil && w.outcome == Sent && due.Reach > 0 {
+		return l.hasLeft(due, w)
+	}
 	if w.channel == nil {
 		l.unrecorded = l.outcome(due, w, w.fail, 0)
 		return verdict{}, true
@@ -89,6 +103,15 @@ func (l *lane) send() (verdict, bool) {
 	if l.agent.isClosing() {
 		l.unrecorded = l.putBack(due, w, "the deliverer is being stopped, nothing was sent", 0)
 		return verdict{}, true
+	}
+	if len(due.Hooks) > 0 && due.Decision == nil && due.Parts == 0 {
+		if v, ok := l.decide(&due, w); !ok || l.unrecorded != nil {
+			return v, ok
+		}
+		if w = l.target(due); w.channel == nil {
+			l.unrecorded = l.outcome(due, w, w.fail, 0)
+			return verdict{}, true
+		}
 	}
 	if !l.permit.For(w.key) {
 		l.permit.Release()
@@ -110,11 +133,17 @@ func (l *lane) send() (verdict, bool) {
 	if fail != nil && fail.InDoubt && fail.Class == channel.Interrupted {
 		return verdict{wait: leastWait, err: fail}, false // stays sending: see doc.go, Ends
 	}
+	if fail == nil && w.rest == nil && l.observed(due, w) {
+		w.rest = after(due, w, left{receipt, took, span})
+	}
 	l.unrecorded = l.outcome(due, w, fail, took)
 	l.unrecorded.span = span
 	l.unrecorded.ProviderID = channel.Clean(receipt.ProviderID, 128)
 	if l.unrecorded.Outcome == Unavailable {
 		l.unrecorded.RetryAfter = l.heldBack(w, fail)
+	}
+	if o := l.unrecorded.Outcome; o == Failed || o == Rejected {
+		return l.observe(due, w, hook.Result{Status: string(o), Error: l.unrecorded.Error})
 	}
 	return verdict{}, true
 }
@@ -194,7 +223,7 @@ func (l *lane) outcome(due Due, w target, fail *channel.Error, took time.Duratio
 		}
 	}
 	if r.Outcome == Sent && w.rest != nil {
-		r.Outcome, r.rest, r.Parts, r.Reach = Part, w.rest, w.rest.Parts, w.rest.Reach
+		r.Outcome, r.rest, r.Parts, r.Reach, r.left = Part, w.rest, w.rest.Parts, w.rest.Reach, w.rest.left != nil
 	}
 	if fail != nil {
 		r.Error = l.agent.pool.Redactor.Redact(fail.What)

@@ -182,7 +182,7 @@ func (s *Service) changed(ctx context.Context, r store.Ref, content string) (str
 	if err != nil {
 		return "", s.Fault(r.Agent, r.Thread, err)
 	}
-	if len(list) == 0 || list[0].EventID != c.Event || list[0].Parts > 0 {
+	if len(list) == 0 || list[0].EventID != c.Event || strings.Contains(list[0].ProviderID, ",") {
 		return "", nil
 	}
 	return list[0].ProviderID, nil
