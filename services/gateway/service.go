@@ -23,6 +23,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/pause"
 	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -46,7 +47,11 @@ type Service struct {
 	public    string // the address of the proxy before it; empty: there is none
 	born      time.Time
 
+	known chan struct{} // closed when the settings are known
+	first sync.Once     // closes it
+
 	mu      sync.Mutex
+	home    layer.HomeSettings
 	unknown string // why the settings are not watched; empty: they are
 }
 
@@ -55,7 +60,7 @@ type Service struct {
 func New(cfg Config, deps Deps) (*Service, error) {
 	deps = deps.withDefaults()
 	s := &Service{
-		deps: deps, born: time.Now(), public: cfg.PublicURL,
+		deps: deps, born: time.Now(), known: make(chan struct{}), public: cfg.PublicURL,
 		homes: registryv1.NewHomeServiceClient(deps.Registry),
 	}
 	s.resolve = deps.Redactor.Learn(deps.Resolve)
@@ -93,6 +98,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Media: registryv1.NewMediaServiceClient(deps.Registry), Agents: registryv1.NewAgentServiceClient(deps.Registry),
 		Sessions: registryv1.NewSessionServiceClient(deps.Registry), Approvals: registryv1.NewApprovalServiceClient(deps.Registry),
 		Questions: registryv1.NewQuestionServiceClient(deps.Registry), Metrics: deps.Metrics, Logger: deps.Logger,
+		Hooks: &hook.Caller{Run: hook.At(deps.Runners), Clean: deps.Redactor.Clean, Meter: deps.Metrics, Logger: deps.Logger},
 	}.ForAll()
 	s.decisions = intake.NewDecisions(s.intake)
 	var err error
@@ -150,7 +156,37 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.server.serve(ctx, s.handler, s.deps.Metrics, s.deps.Logger) })
 	g.Go(func() error { s.follow(ctx); return nil })
 	g.Go(func() error { s.decisions.Run(ctx); return nil })
-	return g.Wait()
+	g.Go(func() error {
+		select {
+		case <-s.known:
+			s.event(ctx, hook.GatewayStart)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	err := g.Wait()
+	s.event(context.WithoutCancel(ctx), hook.GatewayStop)
+	return err
+}
+
+// event calls the hooks of an event of this gateway. They take at most [hook.EventLimit].
+func (s *Service) event(ctx context.Context, name string) {
+	s.mu.Lock()
+	home := s.home
+	s.mu.Unlock()
+	s.intake.Event(ctx, home, name, s.deps.Holder)
+}
+
+// took takes over settings: hooks before the accounts, whose messages they see.
+func (s *Service) took(ctx context.Context, h layer.HomeSettings) {
+	s.mu.Lock()
+	s.home = h
+	s.mu.Unlock()
+	s.decisions.Owners(h.Owners)
+	s.intake.Commands(h.Commands)
+	s.intake.SetHooks(h.Hooks)
+	s.accounts.Apply(ctx, h.Accounts)
+	s.first.Do(func() { close(s.known) })
 }
 
 // again says when the settings are watched again after a failure.
@@ -199,9 +235,7 @@ func (s *Service) watch(ctx context.Context, received func()) error {
 			s.deps.Logger.Warn("the settings cannot be read here; the accounts stay as they are", "error", fault.Chain(err))
 			continue
 		}
-		s.decisions.Owners(h.Owners)
-		s.intake.Commands(h.Commands)
-		s.accounts.Apply(ctx, h.Accounts)
+		s.took(ctx, h)
 	}
 }
 

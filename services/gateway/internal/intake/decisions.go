@@ -29,6 +29,7 @@ const (
 // live are the accounts that receive now.
 type live struct {
 	commands atomic.Pointer[layer.Commands] // of the settings; nil: they are not known yet
+	hooks    atomic.Pointer[[]hook.Hook]    // of received messages
 
 	mu       sync.Mutex
 	accounts map[string]*Account

@@ -38,6 +38,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/webhook"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/obs"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/gateway/internal/accounts"
@@ -65,8 +66,10 @@ type Deps struct {
 	Sessions  registryv1.SessionServiceClient
 	Approvals registryv1.ApprovalServiceClient
 	Questions registryv1.QuestionServiceClient
-	Metrics   *obs.GatewayMetrics
-	Logger    *slog.Logger
+	// Hooks calls the hooks of messages.
+	Hooks   *hook.Caller
+	Metrics *obs.GatewayMetrics
+	Logger  *slog.Logger
 
 	media chan struct{} // places for attachments in memory
 	live  *live
@@ -101,6 +104,8 @@ type answer struct {
 	Reply     string `json:"reply,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Message   string `json:"message,omitempty"`
+
+	dropped bool
 }
 
 // ServeHTTP takes in one message.
@@ -121,6 +126,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	outcome := "error"
 	switch {
+	case err == nil && out.dropped:
+		outcome = outcomeDropped
 	case err == nil && out.Duplicate:
 		outcome = "duplicate"
 	case err == nil && out.Accepted:
@@ -177,7 +184,14 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 		return out, http.StatusBadRequest, fault.New(codes.InvalidArgument, fault.InvalidArgument, err.Error(), "see docs/channels.md for the form of a message")
 	}
 	// What was sent completely is taken in, also when the program does not wait for the answer.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), acceptLimit)
+	complete := context.WithoutCancel(r.Context())
+	if out.dropped, err = h.dropped(complete, account.Name, account.Type, u); err != nil {
+		return out, http.StatusServiceUnavailable, err
+	} else if out.dropped {
+		out.Message = "a hook of this home dropped the message"
+		return out, 0, nil
+	}
+	ctx, cancel := context.WithTimeout(complete, acceptLimit)
 	defer cancel()
 	got, err := h.Channels.AcceptMessages(ctx, &registryv1.AcceptMessagesRequest{Account: account.Name, Messages: []*registryv1.InboundMessage{message(u)}})
 	fault.Point("G3")

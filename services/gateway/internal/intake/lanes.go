@@ -271,6 +271,9 @@ func (a *Account) sleep(l *lane, d time.Duration) bool {
 // the account ends.
 func (a *Account) accept(list []*item) {
 	began := time.Now()
+	if list = a.keep(list, began); len(list) == 0 {
+		return
+	}
 	messages := make([]*registryv1.InboundMessage, len(list))
 	for n, i := range list {
 		messages[n] = message(i.update)
