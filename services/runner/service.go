@@ -13,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
+	events "github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/sandbox/docker"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -58,6 +59,7 @@ type Service struct {
 	processes *shell.Processes
 	servers   *mcp.Servers
 	hooks     *hook.Programs
+	calls     *events.Caller
 }
 
 // badProviders is the error for who starts the service: file, line, key and what is wrong.
@@ -110,7 +112,11 @@ func New(c Config, d Deps) (*Service, error) {
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Media:    mediaClient{registrypb.NewMediaServiceClient(d.Registry)},
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools, Failures: &memory.Failures{}},
-		Sessions: &session.Writer{}, Commands: commands{s},
+		Sessions: &session.Writer{}, Commands: commands{s}, Observe: s.observe,
+	}
+	s.calls = &events.Caller{Run: s.callHook, Meter: d.Metrics, Logger: d.Logger}
+	if d.Redactor != nil {
+		s.calls.Clean = d.Redactor.Clean
 	}
 	s.slots = batch.NewSlots(c.Slots)
 	s.claims = claim.New(claim.Config{

@@ -41,7 +41,7 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	start := time.Now()
 	r, err := s.driver.Run(ctx, turn.Work{
 		AgentID: l.AgentID, ThreadID: e.GetThreadId(), Key: e.GetKey(), InboxID: e.GetEvent().GetId(), Source: e.GetEvent().GetSource(),
-		Fence: l.Fence(), Check: l.Check, Slot: slot, Stream: stream, Abort: abort, FromOwner: e.GetFromOwner(), Panicked: l.Panicked, Dead: l.Dead,
+		Fence: l.Fence(), Check: l.Check, Slot: slot, Stream: stream, Abort: abort, FromOwner: e.GetFromOwner(), Command: e.GetCommand(), Panicked: l.Panicked, Dead: l.Dead,
 	})
 	if err == nil && !r.Already {
 		fate := strings.ToLower(strings.TrimPrefix(r.Fate.String(), "FATE_"))

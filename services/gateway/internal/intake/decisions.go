@@ -14,6 +14,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/source"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"

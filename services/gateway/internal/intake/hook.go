@@ -184,14 +184,14 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 		return out, http.StatusBadRequest, fault.New(codes.InvalidArgument, fault.InvalidArgument, err.Error(), "see docs/channels.md for the form of a message")
 	}
 	// What was sent completely is taken in, also when the program does not wait for the answer.
-	complete := context.WithoutCancel(r.Context())
-	if out.dropped, err = h.dropped(complete, account.Name, account.Type, u); err != nil {
+	posted := context.WithoutCancel(r.Context())
+	if out.dropped, err = h.dropped(posted, account.Name, account.Type, u); err != nil {
 		return out, http.StatusServiceUnavailable, err
 	} else if out.dropped {
 		out.Message = "a hook of this home dropped the message"
 		return out, 0, nil
 	}
-	ctx, cancel := context.WithTimeout(complete, acceptLimit)
+	ctx, cancel := context.WithTimeout(posted, acceptLimit)
 	defer cancel()
 	got, err := h.Channels.AcceptMessages(ctx, &registryv1.AcceptMessagesRequest{Account: account.Name, Messages: []*registryv1.InboundMessage{message(u)}})
 	fault.Point("G3")

@@ -128,6 +128,9 @@ type Driver struct {
 	Media Media
 	// Commands carries out commands that the registry does not.
 	Commands Commands
+	// Observe calls the hooks that observe that a turn is a command, or begins a session; it is called
+	// once for each claim of a turn whose settings have such hooks.
+	Observe func(ctx context.Context, w Work, b *registrypb.BeginTurnResponse)
 	// Sources make prompts.
 	Sources prompt.Sources
 	Trace   *tracing.Tracer // nil: no traces
@@ -142,6 +145,8 @@ type Work struct {
 	Source                 string
 	// FromOwner: an owner of the home wrote the command that the event is.
 	FromOwner bool
+	// Command is the chat command that the event is; nil: it is none.
+	Command *registrypb.ChatCommand
 	// Fence is resource=token, for the environment of tools.
 	Fence string
 	// Check returns nil while the lease is trusted.
@@ -209,6 +214,9 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		switch begun.GetOutcome() {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO:
 			w.Slot.Queue(begun.GetConfig().GetQueueMode())
+			if len(begun.GetConfig().GetHooks()) > 0 {
+				d.Observe(ctx, w, begun)
+			}
 			if begun.GetCommand() != nil {
 				return t.command(ctx, begun)
 			}
