@@ -85,8 +85,8 @@ func (s *Service) observe(ctx context.Context, w turn.Work, b *registrypb.BeginT
 	}
 }
 
-// session is one that begins with a turn; the zero value: none does.
-type session struct {
+// beganSession is one that begins with a turn; the zero value: none does.
+type beganSession struct {
 	ID       string `json:"session_id"`
 	Previous string `json:"previous"`
 	Reason   string `json:"reason"`
@@ -94,11 +94,11 @@ type session struct {
 
 // sessionBegan reads the session that begins with the event of a turn: the record before the event says why. The
 // first one of a conversation has no record.
-func (s *Service) sessionBegan(ctx context.Context, w turn.Work, b *registrypb.BeginTurnResponse) (out session, err error) {
+func (s *Service) sessionBegan(ctx context.Context, w turn.Work, b *registrypb.BeginTurnResponse) (out beganSession, err error) {
 	from, first := b.GetEpochFromId(), b.GetInbound().GetId()
 	switch {
 	case b.GetSessionId() != "" && from == 0 && first == 1:
-		return session{ID: b.GetSessionId(), Reason: "new"}, nil
+		return beganSession{ID: b.GetSessionId(), Reason: "new"}, nil
 	case from == 0 || from+1 != first:
 		return out, nil
 	}

@@ -41,7 +41,7 @@ const (
 	// maxErrors is how much of stderr is kept besides the answer.
 	maxErrors = 16 << 10
 	// maxFailure is the most bytes of the text of a failure.
-	maxFailure = 500
+	maxFailure = 1000
 )
 
 // Sandbox runs programs; [sandbox.Sandbox] does.
