@@ -46,21 +46,24 @@ func (l *lane) decide(due *Due, w target) (v verdict, ok bool) {
 	if !slices.ContainsFunc(due.Hooks, func(h hook.Hook) bool { return h.Matches(e) }) {
 		return verdict{}, true
 	}
-	d, err := p.Hooks.Call(l.agent.sends, due.Hooks, e)
-	if f, failed := errors.AsType[*hook.Failure](err); failed {
-		l.unrecorded = l.putBack(*due, w, "nothing was sent: "+channel.Clean(f.Error(), 500), f.Retry)
-		return verdict{}, true
-	} else if err != nil {
-		l.unrecorded = l.putBack(*due, w, "the deliverer is being stopped, nothing was sent", 0)
-		return verdict{}, true
+	if due.asked == nil {
+		d, err := p.Hooks.Call(l.agent.sends, due.Hooks, e)
+		if f, failed := errors.AsType[*hook.Failure](err); failed {
+			l.unrecorded = l.putBack(*due, w, "nothing was sent: "+channel.Clean(f.Error(), 500), f.Retry)
+			return verdict{}, true
+		} else if err != nil {
+			l.unrecorded = l.putBack(*due, w, "the deliverer is being stopped, nothing was sent", 0)
+			return verdict{}, true
+		}
+		due.asked = &d
 	}
 	if err := l.agent.check(); err != nil {
 		return verdict{err: err}, false
 	}
-	stands, err := p.Journal.Decide(l.agent.term, l.agent.id, l.thread, *due, d)
+	stands, err := p.Journal.Decide(l.agent.term, l.agent.id, l.thread, *due, *due.asked)
 	if err != nil {
 		if v = l.trouble("record the decision of hooks", err); v.wait > 0 {
-			l.due = due // it is begun, and asked about again
+			l.due = due // it is begun, and what was decided is recorded later
 		}
 		return v, false
 	}

@@ -60,7 +60,8 @@ type Due struct {
 	SessionKey string
 	Decision   *hook.Decision
 
-	left *left // what was sent by this lane, when nothing is left to send
+	asked *hook.Decision // what the hooks said, before that is recorded
+	left  *left          // what was sent by this lane, when nothing is left to send
 }
 
 // left is a message that has left completely, before that is recorded.
