@@ -45,7 +45,7 @@ var noSuch = map[string]string{
 	"agent id": "nobody", "thread": "threads/peers/cli-nobody", "run": "u:999:f", "message": "999", "dead letter": "t:999", "approval": "0123456789abcdef", "question": "0123456789abcdef",
 	"provider": "nosuch", "setting": "no.such", "peer": "nobody-at-all", "file": "/no/such/file", "version": "0123", "hash": strings.Repeat("0", 64),
 	"name of an environment variable": "NO_SUCH_VARIABLE", "consumer": "nobody",
-	"session key": "agent:a1:console:cli:dm:missing", "binding number": "999", "tool": "no_such_tool", "MCP server": "no-server", "entry id": "999", "account": "nosuch", "person": "shop:nosuch",
+	"session key": "agent:a1:console:cli:dm:missing", "binding number": "999", "tool": "no_such_tool", "MCP server": "no-server", "hook": "no-hook", "entry id": "999", "account": "nosuch", "person": "shop:nosuch",
 }
 
 // foreign is text of Go, gRPC or a parser, which says nothing to a person.

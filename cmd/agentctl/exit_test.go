@@ -46,6 +46,7 @@ var good = map[string][]string{
 	"service install": {}, "service logs": {}, "service start": {}, "service status": {}, "service stop": {}, "service uninstall": {}, "setup": {"--yes"}, "support bundle": {"x.tar.gz"},
 	"sessions archive": {aKey}, "sessions history": {aKey}, "sessions list": {"a1"}, "sessions patch": {"--title=x", aKey}, "sessions reset": {aKey}, "sessions show": {aKey},
 	"mcp add": {"--url=http://127.0.0.1:9/", "x"}, "mcp approve": {"--yes", "files"}, "mcp deny": {"files"}, "mcp diff": {"files"}, "mcp list": {}, "mcp remove": {"files"}, "mcp restart": {"files"}, "mcp test": {"files"},
+	"hooks list": {}, "hooks test": {"guard"},
 	"tools explain": {"a1", "bash_exec"}, "tools list": {"a1"}, "sandbox explain": {"a1"},
 	"thread":  {},
 	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},

@@ -13,7 +13,7 @@ import (
 // sections are the groups of the root help, in the order in which a user needs them.
 var sections = []struct{ id, title, commands string }{
 	{"talk", "Conversations:", "setup up chat send agent run cancel sessions channels pair bindings"},
-	{"agents", "Agents:", "init list start stop rm status top config tools mcp sandbox file memory context providers bootstrap cmds"},
+	{"agents", "Agents:", "init list start stop rm status top config tools mcp hooks sandbox file memory context providers bootstrap cmds"},
 	{"account", "Inspection:", "explain turns threads events errors usage approvals questions audit dlq lease"},
 	{"home", "Home and data:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
 	{"services", "Services:", "service gateway ready log profile certs token support"},

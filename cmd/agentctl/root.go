@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
+	"github.com/theclaw/agents/cmd/agentctl/internal/hooks"
 	"github.com/theclaw/agents/cmd/agentctl/internal/identity"
 	"github.com/theclaw/agents/cmd/agentctl/internal/manual"
 	"github.com/theclaw/agents/cmd/agentctl/internal/mcp"
@@ -86,7 +87,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
-	subs = append(subs, mcp.Command(e))
+	subs = append(subs, mcp.Command(e), hooks.Command(e))
 	subs = append(subs, tools.Commands(e)...)
 	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
 	subs = append(subs, cmds.Command(e))

@@ -424,6 +424,7 @@ var operands = map[string]Kind{
 	"SERVER":     Server,
 	"NEW SERVER": NewServer,
 	"WORD":       {Noun: "word of the command", Most: pathMost, Empty: true, Any: true},
+	"HOOK":       {Noun: "hook", Most: nameMost, Fix: "'agentctl hooks list' shows the hooks"},
 	"TOOL":       {Noun: "tool", Most: nameMost, Fix: "'agentctl tools list ID --all' shows the tools"},
 	"N":          {Noun: "binding number", Most: nameMost, Check: checkBinding, Fix: "'agentctl bindings list' shows the numbers, which begin with 1"},
 	"APPROVAL":   {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
