@@ -44,6 +44,7 @@ var settingsGroups = []struct{ title, keys, about string }{
 	{"Tools and the sandbox", "tools mcp sandbox approvals", "See [tools.md](tools.md) for the tools, and [security.md](security.md) for what each mode of the sandbox enforces."},
 	{"Working directory", "workdir", "For runners on several machines: see [scaling.md](scaling.md)."},
 	{"Delivery", "deliver human_delay outbound channels", ""},
+	{"Hooks", "hooks", "See [hooks.md](hooks.md) for the events, what a program gets and what it may answer."},
 	{"Quotas", "quota price", "See [operations.md](operations.md#quotas). A quota refuses messages with the reason `QUOTA_EXCEEDED`; it stops no work that has begun. Without a limit for a day nothing is counted."},
 }
 

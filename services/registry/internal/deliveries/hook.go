@@ -66,7 +66,7 @@ func (s *Service) decided(ctx context.Context, r store.Ref, key string) (*regist
 	return d.proto(), nil
 }
 
-// DecideDelivery records what hooks decided. The first decision stands, whoever asks again.
+// DecideDelivery records what hooks decided. The first decision stands, and is the answer to every later call.
 func (s *Service) DecideDelivery(ctx context.Context, req *registryv1.DecideDeliveryRequest) (*registryv1.DecideDeliveryResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
