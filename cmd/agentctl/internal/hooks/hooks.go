@@ -85,7 +85,7 @@ func listCommand(e *command.Env) *cobra.Command {
 			for _, h := range hook.FromProto(r.GetHooks()) {
 				out = append(out, of(h))
 			}
-			t := screen.NewTable(e, "name", "events", "match", "transport", "state").Wide("transport").Drop("match")
+			t := screen.NewTable(e, "name", "events", "match", "transport", "state").Drop("match")
 			return screen.List(t.None("no hooks"), out, func(h shown) []any {
 				return []any{h.Name, strings.Join(h.Events, " "), h.Match, h.Transport, h.State}
 			})
