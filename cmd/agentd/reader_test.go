@@ -55,7 +55,7 @@ func readers(t *testing.T, api *telegramtest.Server, dsn string) (*world.Site, [
 	t.Helper()
 	program := program(t)
 	program.Env = append(program.Env, "TG="+api.Token())
-	settings := fmt.Sprintf("channels:\n  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open}\n", api.URL())
+	settings := fmt.Sprintf("channels:\n  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open, rate: 0}\n", api.URL())
 	sites, file := []*world.Site{world.NewSite(t, program)}, "gateway: {http: off}\n"
 	if dsn == "" {
 		file += settings

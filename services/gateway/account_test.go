@@ -79,10 +79,11 @@ func TestAccountRate(t *testing.T) {
 	for n := range 6 {
 		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: fmt.Sprintf("say: %d", n)})
 	}
-	got := awaitReplies(t, api, bob.ID, 3)
+	awaitReplies(t, api, bob.ID, 3)
 	settled(t, api)
 	h.Await(t, "admin", 2)
-	if got = replies(api, bob.ID); len(got) != 3 || !slices.Contains(got, "0") || !slices.Contains(got, "1") {
+	got := replies(api, bob.ID)
+	if len(got) != 3 || !slices.Contains(got, "0") || !slices.Contains(got, "1") {
 		t.Errorf("%q", got)
 	}
 	if i := slices.IndexFunc(got, func(s string) bool { return strings.Contains(s, "more than 1 messages a minute were sent to 'tg'") }); i < 0 {

@@ -214,7 +214,7 @@ func openViews(t *testing.T, n int, config string) *viewing {
 		t.Fatal(err)
 	}
 	from := fmt.Sprintf("dm: pairing, allow_from: ['%d', '%d', '%d', '%d'], groups: {allow: ['%d']}", ann.ID, bob.ID, boss.ID, gus.ID, group.ID)
-	accounts := fmt.Sprintf("channels:\n  tg: {type: telegram, token: \"env:TG\", api: %q, %s}\n  second: {type: telegram, token: \"env:B0\", api: %q, %s}\nowners: ['telegram:%d']\n",
+	accounts := fmt.Sprintf("channels:\n  tg: {type: telegram, token: \"env:TG\", api: %q, rate: 0, %s}\n  second: {type: telegram, token: \"env:B0\", api: %q, rate: 0, %s}\nowners: ['telegram:%d']\n",
 		first.URL(), from, second.URL(), from, boss.ID)
 	if err := os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte(accounts), 0o600); err != nil {
 		t.Fatal(err)

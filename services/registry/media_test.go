@@ -85,7 +85,7 @@ func TestMedia(t *testing.T) {
 			t.Errorf("the owner: %v", err)
 		}
 		large, short, named := mediaOf("x"), mediaOf("x"), mediaOf("x")
-		large.Size, short.Size, named.Name = 20<<20+1, 2, "../x.png"
+		large.Size, short.Size, named.Name = 50<<20+1, 2, "../x.png"
 		for what, c := range map[string]struct {
 			agent  string
 			m      *registryv1.Media
