@@ -64,7 +64,7 @@ func (a *Account) keep(list []*item, began time.Time) (kept []*item) {
 				continue
 			}
 			if drop {
-				a.done(i, outcomeDropped, began)
+				a.done(i, outcomeDropped, "", began)
 			} else {
 				kept = append(kept, i)
 			}
