@@ -152,11 +152,12 @@ install: build ## put the programs into PREFIX/bin, or where `go install` would;
 # The tests have two classes. Quick ones need nothing but Go and git: what asks package
 # internal/testing/need for something of WITHOUT is skipped, also where it is there, and
 # files with the build tag proof are not built: tests that kill processes, depend on
-# timing or take long. `go test -v` says why a test is skipped.
+# timing or take long. `go test -v` says why a test is skipped. Most of the time of the long
+# packages is waiting, for leases and processes: four run side by side, also on two processors.
 WITHOUT ?= root,mount,namespaces,postgres,bubblewrap,tmux
 PROOF_TAG := -tags=proof,$(TAGS)
 GO_TEST = packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $(MODULES:%=%/...)); \
-	go test -timeout 30m -parallel 4 $(if $(SKIP),-skip '$(SKIP)') $$packages
+	go test -timeout 30m -p 4 -parallel 4 $(if $(SKIP),-skip '$(SKIP)') $$packages
 
 .PHONY: examples
 examples: ## make what the programs in Python and TypeScript need, and get MCP servers (protoc, npm; see docs/calling.md)
