@@ -69,27 +69,27 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 func programsInto(dir string) error {
 	from := os.Getenv("PROGRAMS")
 	if from == "" {
-		if err := execute("go", "build", "-o", dir, "../theclaw-sandbox"); err != nil {
+		if err := runProgram("go", "build", "-o", dir, "../theclaw-sandbox"); err != nil {
 			return err
 		}
 		starter, err := os.ReadFile(filepath.Join(dir, sandbox.ProgramName))
 		if err != nil {
 			return err
 		}
-		return execute("go", "build", "-ldflags", fmt.Sprintf("-w -X main.sandboxSHA256=%x", sha256.Sum256(starter)), "-o", dir, ".", "../agent", "../agentd", "../thread", "../../examples/botapi")
+		return runProgram("go", "build", "-ldflags", fmt.Sprintf("-w -X main.sandboxSHA256=%x", sha256.Sum256(starter)), "-o", dir, ".", "../agent", "../agentd", "../thread", "../../examples/botapi")
 	}
-	if err := execute("go", "build", "-o", dir, "../../examples/botapi"); err != nil {
+	if err := runProgram("go", "build", "-o", dir, "../../examples/botapi"); err != nil {
 		return err
 	}
 	for _, name := range []string{"agentctl", "agent", "agentd", "thread", sandbox.ProgramName} {
-		if err := execute("cp", filepath.Join(from, name), dir); err != nil {
+		if err := runProgram("cp", filepath.Join(from, name), dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func execute(name string, args ...string) error {
+func runProgram(name string, args ...string) error {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, out)
 	}
