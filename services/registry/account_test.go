@@ -48,8 +48,16 @@ func testRateOfAccount(t *testing.T, o backendtest.Options) {
 	if got := accept(t, w, stop); got.GetOutcome() != accepted {
 		t.Errorf("a stop: %v", got)
 	}
-	if n := len(inboxOf(t, w, "main")); n != 3 {
-		t.Errorf("%d are stored, not 3", n)
+	missed := inbound("5", "ann", "hello")
+	missed.SentAt = timestamppb.New(time.Now().Add(-time.Minute))
+	r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{
+		Account: "wh", Messages: []*registryv1.InboundMessage{missed}, ConnectedAt: timestamppb.Now(),
+	})
+	if got := backendtest.Must(t, r, err).GetResults()[0]; got.GetOutcome() != accepted {
+		t.Errorf("written before the account received: %v", got)
+	}
+	if n := len(inboxOf(t, w, "main")); n != 4 {
+		t.Errorf("%d are stored, not 4", n)
 	}
 	setHome(t, o, w, accountWith("rate: 0"))
 	if got := accept(t, w, inbound("2", "bob", "hello")); got.GetOutcome() != accepted {

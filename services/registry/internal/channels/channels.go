@@ -325,10 +325,10 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 }
 
 // append stores a message in the inbox, within the rate of its account. A command that ends what was begun before it
-// is never refused for that.
+// is never refused for that, nor is what was written while nothing received: it comes at once, and in bounded numbers.
 func (s *Service) append(ctx context.Context, a *state.Agent, set *agentdir.Agent, d routing.Decision, in inbound, origin *store.Origin) (store.Appended, error) {
 	back := func() {}
-	if in.m.GetCommand().GetName() != chatcommand.Stop {
+	if in.m.GetCommand().GetName() != chatcommand.Stop && !in.missed {
 		var err error
 		if back, err = s.Rates.TakeAccount(in.account.Name, in.account.Rate); err != nil {
 			return store.Appended{}, err
