@@ -34,6 +34,8 @@ var namesCompared = []allowance{
 	{"services/runner/internal/prompt/system.go", `toolpolicy.Canonical(t.Name) == "exec"`, "the text names the tool as the presentation does"},
 	{"internal/execpolicy/safe.go", `"grep": {"rRfdD", []string{"recursive", "dereference-recursive", "file", "exclude-from", "directories", "devices"}}`, "the program of the system has the name of a tool"},
 	{"services/registry/internal/wire/turn.go", "store.ClassRead: registryv1.ToolClass_TOOL_CLASS_READ", "the class has the name of a tool"},
+	{"internal/channel/receiver.go", "action == ActionEdit", "an action on a message has the name of a tool"},
+	{"services/registry/internal/turns/address.go", "said.GetAction() == channel.ActionEdit", "an action on a message has the name of a tool"},
 	{"cmd/agentctl/internal/chat/run.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
 	{"cmd/agentctl/internal/chat/plain.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
 }

@@ -32,8 +32,8 @@ type Turns interface {
 	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
 	// Claimed reports whether thread r has a turn under key.
 	Claimed(ctx context.Context, r Ref, key string) (bool, error)
-	// Said answers the event of thread r with the key of a Say; 0: there is none. ErrNotFound.
-	Said(ctx context.Context, r Ref, key string) (eventID int64, err error)
+	// SayID answers the event of thread r with the key of a Say; 0: there is none. ErrNotFound.
+	SayID(ctx context.Context, r Ref, key string) (eventID int64, err error)
 }
 
 // Begin claims an event.

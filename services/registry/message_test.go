@@ -138,7 +138,7 @@ func testAddress(t *testing.T, o backendtest.Options) {
 		{&registryv1.Saying{Action: "react", Text: "+", To: "bob"}, "message_id is missing"},
 		{&registryv1.Saying{Action: "edit", Text: "x"}, "message_id is missing"},
 		{&registryv1.Saying{Action: "edit", Text: " \n", MessageId: "17"}, "text is missing"},
-		{&registryv1.Saying{Action: "edit", MessageId: "17"}, "a message has neither a text nor a file"},
+		{&registryv1.Saying{Action: "edit", MessageId: "17"}, "text is missing"},
 		{&registryv1.Saying{Action: "delete", MessageId: "1\n7"}, "message_id is no id of a message"},
 		{&registryv1.Saying{Action: "forward", MessageId: "17"}, "says[0].action"},
 	} {

@@ -84,9 +84,9 @@ func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, er
 	return s.Out, err
 }
 
-// Said answers the event with the key of a Say.
-func (e *Engine) Said(ctx context.Context, r store.Ref, key string) (int64, error) {
-	s := journal.Said(key)
+// SayID answers the event with the key of a Say.
+func (e *Engine) SayID(ctx context.Context, r store.Ref, key string) (int64, error) {
+	s := journal.SayID(key)
 	err := e.view(ctx, r, s)
 	return s.Out, err
 }

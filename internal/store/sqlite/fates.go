@@ -112,8 +112,8 @@ func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, er
 	return view(ctx, e, r, func(tx *db.Tx) (bool, error) { return journal.Claimed(tx, key) })
 }
 
-// Said answers the event with the key of a Say.
-func (e *Engine) Said(ctx context.Context, r store.Ref, key string) (int64, error) {
+// SayID answers the event with the key of a Say.
+func (e *Engine) SayID(ctx context.Context, r store.Ref, key string) (int64, error) {
 	return view(ctx, e, r, func(tx *db.Tx) (int64, error) { return tx.Deduped(key) })
 }
 

@@ -65,7 +65,7 @@ var says = map[string]func(*testing.T, *fixture){
 		ok(t, err)
 		equal(t, "shown", len(page.Events), 1)
 		for key, want := range map[string]int64{rec.Says[0].Key(p.Key): 2, p.Key + ":tool:1:2:say": 0, "": 0} {
-			id, err := f.Said(t.Context(), threadA, key)
+			id, err := f.SayID(t.Context(), threadA, key)
 			ok(t, err)
 			equal(t, "said "+key, id, want)
 		}

@@ -25,22 +25,22 @@ func (s *ClaimedStep) Load(tx *unit.Tx) {
 // Decide has nothing to decide.
 func (s *ClaimedStep) Decide(context.Context, *unit.Tx) error { return nil }
 
-// SaidStep answers the event with the key of a Say.
-type SaidStep struct {
+// SayIDStep answers the event with the key of a Say.
+type SayIDStep struct {
 	key string
 	Out int64
 }
 
-// Said makes the step.
-func Said(key string) *SaidStep { return &SaidStep{key: key} }
+// SayID makes the step.
+func SayID(key string) *SayIDStep { return &SayIDStep{key: key} }
 
 // Load queues the read.
-func (s *SaidStep) Load(tx *unit.Tx) {
+func (s *SayIDStep) Load(tx *unit.Tx) {
 	tx.One("SELECT COALESCE((SELECT event_id FROM dedupe WHERE "+inThread+" AND key = $3), 0)", []any{s.key}, nil, &s.Out)
 }
 
 // Decide has nothing to decide.
-func (s *SaidStep) Decide(context.Context, *unit.Tx) error { return nil }
+func (s *SayIDStep) Decide(context.Context, *unit.Tx) error { return nil }
 
 // ExplainStep completes the account of an inbox event from its thread.
 type ExplainStep struct {

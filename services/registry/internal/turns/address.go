@@ -59,7 +59,7 @@ func (s *Service) targetOf(ctx context.Context, a *state.Agent, set *agentdir.Ag
 	case id != "" && boundary.Name(id) != id:
 		return t, wire.Bad("message_id is no id of a message", "name an id that a call has returned, or that the platform shows")
 	case id != "":
-		if t.event, err = s.Store.Said(ctx, at, store.SayKey(id)); err != nil {
+		if t.event, err = s.Store.SayID(ctx, at, store.SayKey(id)); err != nil {
 			return t, s.Fault(a.ID, threadID, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -65,7 +64,7 @@ func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
 	rec.BootID = s.Generation.Name()
 	for _, said := range req.GetSays() {
-		if said.GetText() == "" && said.GetFile() == nil && (said.GetAction() == "" || said.GetAction() == channel.ActionEdit) {
+		if said.GetText() == "" && said.GetFile() == nil && said.GetAction() == "" {
 			return wire.Bad("a message has neither a text nor a file", "send one of them")
 		}
 		say := store.Say{Step: said.GetStepKey(), Action: addressed(said)}
