@@ -81,22 +81,23 @@ func (s *Service) DecideDelivery(ctx context.Context, req *registryv1.DecideDeli
 
 func (s *Service) decide(ctx context.Context, a *state.Agent, fence store.Fence, req *registryv1.DecideDeliveryRequest) (*registryv1.DecideDeliveryResponse, error) {
 	r, in := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, req.GetDecision()
+	// One holder of the lease works on a thread at a time: nothing is recorded between the look and the append.
+	before, err := s.decided(ctx, r, req.GetKey())
+	if err != nil {
+		return nil, s.Fault(a.ID, r.Thread, err)
+	}
+	if before != nil {
+		return &registryv1.DecideDeliveryResponse{Decision: before}, nil
+	}
 	content, err := json.Marshal(decision{req.GetEventId(), in.GetHook(), in.GetCancel(), in.GetReason(), in.Text})
 	if err != nil {
 		return nil, err
 	}
 	subtype := thread.SubtypeHook
-	done, err := s.Store.Append(ctx, r, []store.NewEvent{{Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &subtype, Content: string(content)}},
+	_, err = s.Store.Append(ctx, r, []store.NewEvent{{Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &subtype, Content: string(content)}},
 		store.AppendOptions{Key: machine.DecisionKey(req.GetKey()), Fence: &fence})
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
-	if !done.Duplicate {
-		return &registryv1.DecideDeliveryResponse{Decision: proto.CloneOf(in)}, nil
-	}
-	d, err := s.decided(ctx, r, req.GetKey())
-	if err != nil {
-		return nil, s.Fault(a.ID, r.Thread, err)
-	}
-	return &registryv1.DecideDeliveryResponse{Decision: d}, nil
+	return &registryv1.DecideDeliveryResponse{Decision: proto.CloneOf(in)}, nil
 }
