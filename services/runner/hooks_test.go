@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,6 +63,13 @@ one " >&2; exit 2`,
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // it closes its sandbox at the end of Run
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	run := func(hook, event string) (*runnerpb.RunHookResponse, error) {
 		return s.RunHook(t.Context(), &runnerpb.RunHookRequest{AgentId: "a1", Hook: hook, Event: event, Input: `{"event":"x"}`})
 	}
