@@ -80,13 +80,13 @@ var tables = map[string]struct {
 var workers = map[string][]string{
 	"runner": {
 		"OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "GetTurnConfig", "WithdrawTurn", "RecordProcess", "ListProcesses", "RequestApproval", "RequestQuestion", "AnswerQuestion",
-		"ReportTools", "ListPins", "WriteMedia", "ReadMedia", "GetWorkdir", "CommitWorkdir", "ReadPieces", "WritePieces",
+		"ReportTools", "ListPins", "WriteMedia", "ReadMedia", "GetWorkdir", "CommitWorkdir", "ReadPieces", "WritePieces", "ListHooks",
 	},
-	"deliverer": {"BeginDelivery", "FinishDelivery", "ReadMedia"},
+	"deliverer": {"BeginDelivery", "DecideDelivery", "FinishDelivery", "ReadMedia", "GetRunnerInfo", "RunHook"},
 	"gateway": {
 		"AcceptMessages", "GetCursor", "PutCursor", "ListPairings", "ResolvePairing", "WriteMedia", "WatchApprovals", "ResolveApproval", "WatchQuestions",
 		"WatchHomeConfig", "GetTurn", "AcquireLease", "RenewLease", "ReleaseLease",
-		"GetAgentStatus", "GetSession",
+		"GetAgentStatus", "GetSession", "ListLeases", "GetRunnerInfo", "RunHook",
 	},
 	"both": {
 		"GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig",
