@@ -90,7 +90,7 @@ type Command struct {
 	// WorkspaceAt is another path at which the program sees Workspace; empty: there is none. At the level reduced,
 	// and with the mode off, it is ignored: see [Level.OwnRoot].
 	WorkspaceAt string
-	Env       map[string]string // added to the eight variables every program gets
+	Env         map[string]string // added to the eight variables every program gets
 	// OnlyEnv leaves those eight out, for a program that is not of a model.
 	OnlyEnv bool
 	// Stdin is what the program reads; nil: nothing. One that is an io.Closer is closed at

@@ -54,7 +54,7 @@ type Order struct {
 	// Workspace is a directory to show read-only, with the ids of the workdir; empty: none. It is at
 	// WorkspaceAt, where that is set and the driver has a root of its own.
 	Workspace, WorkspaceAt string
-	Limits    Limits
+	Limits                 Limits
 	// UID and GID are the host's ids of the program, OwnerUID and OwnerGID those
 	// of the workdir. They differ when the call comes with a user namespace that maps
 	// the owner's to the program's: see the launcher.
