@@ -42,10 +42,37 @@ func (d Doc) Telegram() (string, []Entity) {
 		text.WriteString(r.text)
 		at += length
 	}
-	slices.SortStableFunc(list, func(a, b Entity) int {
-		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(b.Length, a.Length))
-	})
+	list = nest(list)
 	return text.String(), list[:min(len(list), maxEntities)]
+}
+
+func (e Entity) end() int { return e.Offset + e.Length }
+
+// nest sorts entities, and cuts those that begin in another one and end behind it.
+func nest(list []Entity) []Entity {
+	order := func(a, b Entity) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(b.Length, a.Length))
+	}
+	slices.SortStableFunc(list, order)
+	var ends []int // of those around the next one, the innermost last
+	for i := 0; i < len(list); {
+		e := list[i]
+		for len(ends) > 0 && ends[len(ends)-1] <= e.Offset {
+			ends = ends[:len(ends)-1]
+		}
+		if len(ends) > 0 && e.end() > ends[len(ends)-1] {
+			end := ends[len(ends)-1]
+			behind := e
+			behind.Offset, behind.Length = end, e.end()-end
+			list[i].Length = end - e.Offset
+			list = append(list, behind)
+			slices.SortStableFunc(list[i:], order)
+			continue // another one may be the longest here now
+		}
+		ends = append(ends, e.end())
+		i++
+	}
+	return list
 }
 
 // entities returns the forms of a run, without places.

@@ -475,7 +475,7 @@ func (m *rows) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Begi
 	}
 	out.Inbound = m.conv.events[m.conv.keys[machine.InboundKey(b.Key)]-1]
 	for _, e := range m.conv.events[:out.Inbound.ID] {
-		if e.Type == thread.TypeMessage && (out.Session == nil || e.ID > out.Session.EpochFrom) {
+		if e.Shown() && (out.Session == nil || e.ID > out.Session.EpochFrom) {
 			out.Tail = append(out.Tail, e)
 		}
 	}
