@@ -48,13 +48,17 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 
 // calls makes the calls of this turn.
 func (t *turn) calls() *toolset.Calls {
-	return &toolset.Calls{
+	c := &toolset.Calls{
 		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.out, Meter: t.Meter, Trace: t.Trace, Logf: t.logf, Media: t.Media, Panicked: t.reportPanic,
 		Place: toolset.Place{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Turn: t.w.Key, InboxID: t.w.InboxID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
-			Waits: waits{t}, Status: t.report, CheckSaying: t.checkSaying,
+			Waits: waits{t}, Status: t.report,
 		},
 	}
+	if len(t.begun.GetConfig().GetAccounts()) > 0 {
+		c.Place.CheckSaying = t.checkSaying
+	}
+	return c
 }
 
 // merged are the messages that are merged before a round's call: those that the
