@@ -22,8 +22,8 @@ import (
 func TestMessageTool(t *testing.T) {
 	each(t, func(t *testing.T, o world.Options) {
 		api, ws := botAPI(t), workspace(t)
-		h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open}\n  sl: {type: slack, token: \"env:SLACK_BOT\", app_token: \"env:SLACK_APP\", api: %q, dm: open}\nowners: [\"slack:%s\"]\n",
-			api.URL(), ws.URL(), slackBob.ID))
+		h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open}\n  sl: {type: slack, token: \"env:SLACK_BOT\", app_token: \"env:SLACK_APP\", api: %q, dm: open}\nowners: [\"slack:%s\", \"telegram:%d\"]\n",
+			api.URL(), ws.URL(), slackBob.ID, ann.ID))
 		h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP)
 		h.state(t, "sl", gatewayv1.ChannelState_CHANNEL_STATE_UP)
 		h.configure(t, "reply: {message_tool: true}")

@@ -16,9 +16,9 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// messageHome has two accounts of Telegram, one to which programs post, one that only receives, and an owner. The
+// messageHome has two accounts of Telegram, one to which programs post, one that only receives, and two owners. The
 // direct conversations of agent shared are one.
-const messageHome = `owners: ['telegram:boss']
+const messageHome = `owners: ['telegram:boss', 'telegram:ann']
 agents: {list: [{id: main, default: true}, {id: other}, {id: shared, session: {dm_scope: main}}]}
 bindings:
   - {agent_id: other, match: {channel: telegram, account_id: tg, peer: {kind: dm, id: eve}}}
@@ -160,6 +160,21 @@ func testAddress(t *testing.T, o backendtest.Options) {
 	}
 	w.Release(u.lease)
 
+	// For a person who is no owner: in the conversation of the turn alone.
+	through(t, w, "tg", inbound("2eve", "eve", "hello"))
+	u = underWay(t, w, "other")
+	for _, said := range []*registryv1.Saying{{Text: "x", To: "ann"}, {Text: "x", Channel: "tg2", To: "boss"}, {Action: "delete", MessageId: "17", To: "ann"}} {
+		if err := ask(said); err == nil || !strings.Contains(err.Error(), "only for an owner") {
+			t.Errorf("%v: %v", said, err)
+		}
+	}
+	for _, said := range []*registryv1.Saying{{Action: "react", Text: "+"}, {Text: "x", To: "eve"}} {
+		if err := ask(said); err != nil {
+			t.Errorf("%v: %v", said, err)
+		}
+	}
+	w.Release(u.lease)
+
 	// In a conversation of several people each is found by the own messages.
 	through(t, w, "tg2", inbound("3", "ann", "hello"))
 	u = underWay(t, w, "shared")
@@ -190,7 +205,7 @@ func TestChangedMessage(t *testing.T) { backendtest.Each(t, testChangedMessage) 
 func testChangedMessage(t *testing.T, o backendtest.Options) {
 	w := o.Start(t, registry.Config{})
 	w.Create("main")
-	setHome(t, o, w, "channels:\n  tg: {type: telegram, token: \"env:TG\", dm: open}\n")
+	setHome(t, o, w, "owners: ['telegram:ann']\nchannels:\n  tg: {type: telegram, token: \"env:TG\", dm: open}\n")
 	through(t, w, "tg", inbound("1", "bob", "hello"))
 	claimed(t, w, "main")
 	through(t, w, "tg", inbound("2", "ann", "hello"))

@@ -40,8 +40,8 @@ type target struct {
 }
 
 // targetOf decides where a saying goes. The agent writes in conversations that it has with people of the account, and to
-// owners, and nowhere else: the words of a stranger could have asked for it. Errors: INVALID_ARGUMENT, which the model
-// reads.
+// owners, and nowhere else; and elsewhere than in the conversation of the turn only when an owner wrote its message: what
+// other people write could ask for it. Errors: INVALID_ARGUMENT, which the model reads.
 func (s *Service) targetOf(ctx context.Context, a *state.Agent, set *agentdir.Agent, c state.Claim, threadID string, said *registryv1.Saying) (target, error) {
 	if set.Config.Outbound != nil {
 		return target{}, wire.Bad("the setting outbound decides where messages of this agent go, and they cannot be addressed", "send a text without action, channel and to")
@@ -65,6 +65,15 @@ func (s *Service) targetOf(ctx context.Context, a *state.Agent, set *agentdir.Ag
 	}
 	if t.rc, err = s.place(ctx, a, set, here, at, t.event, said); err != nil {
 		return t, err
+	}
+	if !same(t.rc, here) {
+		owned, err := s.withOwners(ctx, set)
+		if err != nil {
+			return t, err
+		}
+		if !fromOwner(owned, c.Source) {
+			return t, wire.Bad("only for an owner the agent writes in another conversation than this one", "answer here; an owner can ask for it")
+		}
 	}
 	account, err := accountOf(set, t.rc.ChannelID())
 	if err != nil {

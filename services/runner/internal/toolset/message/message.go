@@ -51,7 +51,7 @@ func (t Tool) Spec() toolset.Spec {
 	if len(t.accounts) == 0 {
 		return s
 	}
-	s.Description += " It also edits, deletes and marks earlier messages, and writes in another conversation of yours, or to an owner: with channel and to. " +
+	s.Description += " It also edits, deletes and marks earlier messages, and for an owner it writes in another conversation of yours, or to an owner: with channel and to. " +
 		"What it returns as message_id names the message in later calls. That a call is queued does not mean that the platform accepts it."
 	names, _ := json.Marshal(t.accounts) // it is of texts
 	s.Schema = json.RawMessage(`{"type":"object","properties":{` +
