@@ -12,7 +12,7 @@ import (
 type Pin struct {
 	Server, Tool          string
 	Reported, ReportedSHA string // description; empty: the server does not offer it now
-	Approved, ApprovedSHA string // empty: it was never approved
+	Approved, ApprovedSHA string // empty: it was never approved; the sum alone: approved before the home was restored
 	DeniedSHA             string // of the description that was denied; empty: none was
 	Class                 string
 	By                    string // who decided last
@@ -26,7 +26,7 @@ type PinState int
 const (
 	PinGone     PinState = iota + 1 // approved, and not offered now
 	PinApproved                     // as it is reported
-	PinDenied                       // as it is reported
+	PinDenied                       // as it is reported, or before the home was restored and not reported since
 	PinChanged                      // approved in another form
 	PinNew                          // never approved
 )
@@ -34,8 +34,10 @@ const (
 // State returns the state of a pin.
 func (p Pin) State() PinState {
 	switch {
-	case p.ReportedSHA == "":
+	case p.ReportedSHA == "" && p.ApprovedSHA != "":
 		return PinGone
+	case p.ReportedSHA == "":
+		return PinDenied
 	case p.ApprovedSHA == p.ReportedSHA:
 		return PinApproved
 	case p.DeniedSHA == p.ReportedSHA:

@@ -28,7 +28,7 @@ import (
 // happens, or does not happen; only a stop happens without a record.
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
-	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
+	"BackupAgents": true, "RestoreAgents": true, "ExportHome": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "SetExecPolicy": true, "AnswerQuestion": true, "NoteIdentityChange": true,
 	"SetBindings": true, "SetHomeConfig": true, "SetHomeValue": true, "ResolvePins": true, "ResolvePairing": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
 }
@@ -68,6 +68,14 @@ func (s *Service) makeFor(ctx context.Context, by, approval string, r broker.Req
 		s.auditor.append(ctx, audit.Entry{Action: "CreateAgent", Agent: r.AgentID, Outcome: "failed", Detail: f.Reason + ": " + f.What})
 	}
 	return dir, err
+}
+
+// added records the decisions of a restored home before they are added.
+func (a *auditor) added(ctx context.Context, what string) error {
+	if err := a.log.Append(entry(ctx, audit.Entry{Action: "ImportHome", Outcome: "allowed", Detail: what}), true); err != nil {
+		return unrecorded(err)
+	}
+	return nil
 }
 
 func unrecorded(err error) error {

@@ -61,7 +61,7 @@ func Policy() serve.Policy {
 	add(registryv1.ChannelService_ServiceDesc, gateway, "AcceptMessages", "GetCursor", "PutCursor", "ListPairings", "ResolvePairing")
 	add(registryv1.SessionService_ServiceDesc, owner, "ListSessions", "PatchSession", "ResetSession", "ArchiveSession")
 	add(registryv1.SessionService_ServiceDesc, gateway, "GetSession")
-	add(registryv1.HomeService_ServiceDesc, owner, "GetHomeConfig", "SetHomeConfig", "SetHomeValue")
+	add(registryv1.HomeService_ServiceDesc, owner, "GetHomeConfig", "SetHomeConfig", "SetHomeValue", "ExportHome")
 	add(registryv1.HomeService_ServiceDesc, runner, "ListHooks")
 	add(registryv1.HomeService_ServiceDesc, ends(gateway), "WatchHomeConfig")
 	return p

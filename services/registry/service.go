@@ -1,10 +1,12 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
@@ -26,6 +29,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/approvals"
 	"github.com/theclaw/agents/services/registry/internal/channels"
 	"github.com/theclaw/agents/services/registry/internal/cluster"
+	"github.com/theclaw/agents/services/registry/internal/decisions"
 	"github.com/theclaw/agents/services/registry/internal/deliveries"
 	"github.com/theclaw/agents/services/registry/internal/leases"
 	"github.com/theclaw/agents/services/registry/internal/media"
@@ -135,7 +139,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 	if err != nil {
 		return nil, errors.Join(err, s.end())
 	}
-	s.serve(cfg, d, parts{
+	s.serve(ctx, cfg, d, parts{
 		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, accounts: r.Channels, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		generation: r.Generation, revisions: r.Revisions,
@@ -154,7 +158,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 		return nil, errors.Join(err, e.Close())
 	}
 	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
-	s.serve(cfg, d, parts{
+	s.serve(ctx, cfg, d, parts{
 		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, questions: r.Questions, pins: r.Pins, accounts: r.Channels, quota: r.Quota,
 		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
@@ -182,8 +186,8 @@ func begin(ctx context.Context, d Deps) (*Service, error) {
 // end closes the audit log and unlocks the home.
 func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock.Unlock()) }
 
-// serve makes the services of gRPC.
-func (s *Service) serve(cfg Config, d Deps, p parts) {
+// serve makes the services of gRPC, when what a restore left for the tables is in them.
+func (s *Service) serve(ctx context.Context, cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.approvals = approvals.New(approvals.Deps{
 		Faults: p.Faults, Home: d.Home, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Owners: p.accounts, Log: d.Logger,
@@ -221,7 +225,12 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 		Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table, Rates: p.quota, Meter: d.Metrics,
 	})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
-	s.settings = settings.New(p.agents, p.revisions, s.pins, p.agents)
+	decided := decisions.New(decisions.Deps{Faults: p.Faults, Pairings: p.accounts, Policies: p.approvals, Pins: p.pins, Log: d.Logger, Record: s.auditor.added})
+	if err := decided.AddFile(ctx, d.Home.Path()); err != nil {
+		d.Logger.Error("the decisions that a restore left in the home wait for the next start: who may write, the policy for commands, approved MCP tools",
+			"file", filepath.Join(d.Home.Path(), layout.EdgeName), "error", fault.Chain(err), "fix", cmp.Or(fault.From(err).Fix, "make the file and the home readable and writable for agentd and start it again"))
+	}
+	s.settings = settings.New(p.agents, p.revisions, s.pins, p.agents, decided)
 	s.listed = &listed{home: p.agents, agents: s.agents, pins: s.pins, people: s.channels, settings: s.settings, states: p.engine, log: d.Logger, metrics: d.Metrics}
 }
 

@@ -123,6 +123,10 @@ func (h Home) EnvFile() string { return filepath.Join(h.path, EnvName) }
 // EnvName is the name of that file.
 const EnvName = ".env"
 
+// EdgeName is the file in a home with what people decided for it, as a restore leaves it: the
+// registry adds its rows when it starts, and removes it.
+const EdgeName = "edge.jsonl"
+
 // DefaultsName is the name of the file of home-wide settings.
 const DefaultsName = "theclaw.yaml"
 

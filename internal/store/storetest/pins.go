@@ -55,6 +55,12 @@ func Pins(t *testing.T, open func(t *testing.T) store.Pins) {
 	if approved, err := db.ApprovedPins(ctx); err != nil || len(approved) != 0 {
 		t.Errorf("approved, and not offered: %v %v", approved, err)
 	}
+	denied := store.Pin{Server: "github", Tool: "denied", DeniedSHA: "6", Class: "read", By: "owner", At: at} // as in a restored home
+	change("github", 1, denied, gone)
+	if approved, err := db.ApprovedPins(ctx); err != nil || len(approved) != 0 {
+		t.Errorf("denied, and not offered: %v %v", approved, err)
+	}
+	change("github", 2, gone)
 	db = open(t)
 	want("after a restart", "", open1, gone)
 

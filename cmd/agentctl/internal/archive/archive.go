@@ -4,7 +4,8 @@
 // here under the home's lock.
 //
 // With --with-home a backup also holds the settings of the home, its keys and certificates,
-// which agentctl reads and writes itself (home.go).
+// which agentctl reads and writes itself (home.go), and what people decided for the home, which
+// its registry exports and adds (package decisions of the registry).
 //
 // A backup gets its name when it is complete, verified and on disk; it never replaces a
 // file. What a backup contains and what a restore promises is defined by package

@@ -33,7 +33,8 @@ A backup contains events, journals, settings, texts, memory and sessions of the 
 not logs, links, sockets, pipes and devices. Without --workdir the files of the working
 directories are left out too. With --with-home it also contains theclaw.yaml,
 providers.yaml, .env, the key files in the home and its certificates: secrets, in a file of mode
-0600. A file that cannot be read
+0600; and, when agentd runs, edge.jsonl: who may write to chat accounts, the policy for commands
+and the approved tools of MCP servers. A file that cannot be read
 is reported with its agent; the backup contains the rest, and the exit code is 1. Backups of agents in a shared database have
 the same format, and every backup can be restored into a database or into a home.`,
 		Example: `  agentctl backup agents.tar
@@ -55,7 +56,7 @@ the same format, and every backup can be restored into a database or into a home
 	}
 	command.AgentsFlag(c, &what.Agents, "only this agent")
 	c.Flags().BoolVar(&what.Workdir, "workdir", false, "include the regular files of the working directories")
-	c.Flags().BoolVar(&withHome, "with-home", false, "include the settings, keys and certificates of the home")
+	c.Flags().BoolVar(&withHome, "with-home", false, "include the settings, keys, certificates and decisions of the home")
 	return c
 }
 
@@ -89,9 +90,7 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 		archive.Summary
 		Home *homeContent `json:"home,omitempty"`
 	}{dest, s, map[bool]*homeContent{true: &home}[withHome]}, dest, "%s", text)
-	for _, name := range home.LeftOut {
-		e.Note("%s is named in the settings and not in the backup: it is not in the home", boundary.Name(name))
-	}
+	home.noteLeftOut(e)
 	return errors.Join(err, incomplete(e, s))
 }
 

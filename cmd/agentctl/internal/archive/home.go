@@ -31,6 +31,7 @@ import (
 	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // A backup with the home is a tar of three parts: a description, the files of the home, and
@@ -51,7 +52,7 @@ type homeContent struct {
 	Format    int        `json:"format"`
 	CreatedAt time.Time  `json:"created_at"`
 	Files     []homeFile `json:"files"`
-	// LeftOut are files that settings name and that are not in the home.
+	// LeftOut are files that settings name and that are not in the home, and layout.EdgeName where no registry served it.
 	LeftOut []string `json:"left_out"`
 }
 
@@ -124,8 +125,7 @@ func readHome(home layout.Home, userHome string) (c homeContent, err error) {
 		if err != nil {
 			return c, newfile.Fault(err, "make it readable for you")
 		}
-		sum := sha256.Sum256(data)
-		c.Files = append(c.Files, homeFile{name, len(data), hex.EncodeToString(sum[:]), data})
+		c.add(name, data)
 	}
 	return c, nil
 }
@@ -338,7 +338,47 @@ func loadHome(e *command.Env, in io.Reader, with, replace bool) (io.Reader, erro
 		return nil, err
 	}
 	e.Note("%d of %d files of the home were written; start agentd again so that it reads them", len(written), len(c.Files))
+	if slices.Contains(written, layout.EdgeName) {
+		e.Note("%s is added when agentd starts: who may write to accounts, the policy for commands, the approved tools of MCP servers; what this home has decided until then stays", layout.EdgeName)
+	}
 	return agents, nil
+}
+
+// decisions adds to the content of a home what people decided for it, which its registry has. Without one it is left
+// out.
+func (c *homeContent) decisions(ctx context.Context, e *command.Env) error {
+	idle, err := rest(e, false)
+	if err != nil {
+		return err
+	}
+	if idle != nil {
+		c.LeftOut = append(c.LeftOut, layout.EdgeName)
+		return idle.close()
+	}
+	r, err := e.Homes().ExportHome(ctx, &registry.ExportHomeRequest{})
+	if err != nil {
+		return err
+	}
+	if rows := r.GetRows(); len(rows) > 0 { // last: a registry that starts during a restore finds the settings already
+		c.add(layout.EdgeName, rows)
+	}
+	return nil
+}
+
+func (c *homeContent) add(name string, data []byte) {
+	sum := sha256.Sum256(data)
+	c.Files = append(c.Files, homeFile{name, len(data), hex.EncodeToString(sum[:]), data})
+}
+
+// noteLeftOut reports what a backup of a home does not have, and what to do.
+func (c homeContent) noteLeftOut(e *command.Env) {
+	for _, name := range c.LeftOut {
+		if name == layout.EdgeName {
+			e.Note("%s is not in the backup: no registry serves the home, which has who may write to accounts, the policy for commands and the approved tools of MCP servers; start agentd and make the backup again", name)
+			continue
+		}
+		e.Note("%s is named in the settings and not in the backup: it is not in the home", boundary.Name(name))
+	}
 }
 
 // fetchHome is fetch for a backup with the home.
@@ -348,6 +388,9 @@ func fetchHome(ctx context.Context, e *command.Env, f *os.File, what backup.Sele
 		return s, c, err
 	}
 	if c, err = readHome(home, e.Getenv("HOME")); err != nil {
+		return s, c, err
+	}
+	if err := c.decisions(ctx, e); err != nil {
 		return s, c, err
 	}
 	err = writeHome(f, c, func(w io.Writer) error {

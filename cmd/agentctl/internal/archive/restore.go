@@ -33,7 +33,9 @@ waited then is sent again with its key, flagged as a possible repeat.
 
 With --with-home the settings, keys and certificates of a backup that holds them are
 restored first. A file that exists and differs is refused; with --replace the existing one is
-kept as NAME.old.`,
+kept as NAME.old. agentd adds edge.jsonl when it starts and removes it: who may write to chat
+accounts, the policy for commands and the approved tools of MCP servers. What the home has
+decided already stays.`,
 		Example: `  agentctl restore agents.tar
   agentctl restore agents.tar --agent alice --replace
   agentctl restore agents.tar --agent alice --as alice2
@@ -51,7 +53,7 @@ kept as NAME.old.`,
 	command.AgentsFlag(c, &what.Agents, "only this agent")
 	command.TextFlag(c.Flags(), &what.As, "as", command.NewAgent, "new name of the one restored agent, which is then stopped")
 	c.Flags().BoolVar(&what.Replace, "replace", false, "replace existing agents that are stopped")
-	c.Flags().BoolVar(&withHome, "with-home", false, "restore the settings, keys and certificates of the home too")
+	c.Flags().BoolVar(&withHome, "with-home", false, "restore the settings, keys, certificates and decisions of the home too")
 	return c
 }
 

@@ -46,7 +46,7 @@ func ScanPin(scan func(...any) error) (p store.Pin, err error) {
 
 // ApprovedPins implements store.Pins.
 func (d *DB) ApprovedPins(ctx context.Context) ([]store.Pin, error) {
-	rows, err := d.pool.Query(ctx, "SELECT server, tool, approved_sha FROM mcp_pin WHERE approved_sha = reported_sha ORDER BY server, tool")
+	rows, err := d.pool.Query(ctx, "SELECT server, tool, approved_sha FROM mcp_pin WHERE approved_sha = reported_sha AND reported_sha <> '' ORDER BY server, tool")
 	if err == nil {
 		var out []store.Pin
 		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p store.Pin, err error) {

@@ -40,7 +40,7 @@ func loadPins(ctx context.Context, db interface {
 
 // ApprovedPins implements store.Pins.
 func (d *DB) ApprovedPins(ctx context.Context) ([]store.Pin, error) {
-	rows, err := d.db.QueryContext(ctx, "SELECT server, tool, approved_sha FROM mcp_pin WHERE approved_sha = reported_sha ORDER BY server, tool")
+	rows, err := d.db.QueryContext(ctx, "SELECT server, tool, approved_sha FROM mcp_pin WHERE approved_sha = reported_sha AND reported_sha <> '' ORDER BY server, tool")
 	if err != nil {
 		return nil, fmt.Errorf("load approved pins: %w", err)
 	}

@@ -168,6 +168,9 @@ func merge(before, reported []store.Pin) []store.Pin {
 		p := was[r.Tool]
 		delete(was, r.Tool)
 		p.Server, p.Tool, p.Reported, p.ReportedSHA, p.Class = r.Server, r.Tool, r.Reported, r.ReportedSHA, r.Class
+		if p.ApprovedSHA == p.ReportedSHA {
+			p.Approved = p.Reported // the home was restored with the sum alone
+		}
 		out = append(out, p)
 		size += len(p.Approved)
 	}
@@ -265,7 +268,7 @@ func (s *Service) ResolvePins(ctx context.Context, req *registryv1.ResolvePinsRe
 			if chosen[p.Tool] {
 				p = decide(p, req.GetApprove(), by, now)
 			}
-			if p.ReportedSHA != "" || p.ApprovedSHA != "" {
+			if p.ReportedSHA != "" || p.ApprovedSHA != "" || p.DeniedSHA != "" {
 				after = append(after, p)
 			}
 		}

@@ -1,5 +1,6 @@
 // Package settings implements HomeService: people see the settings of a home as they are
-// written and whether they are in force, and change the sections that registries share.
+// written and whether they are in force, and change the sections that registries share. It
+// exports what was decided for the home, which is package decisions'.
 //
 // It promises that settings which cannot be used change nothing: those before stay in force,
 // and the answer names what is wrong, with line and column. It reads no file itself; packages
@@ -66,6 +67,11 @@ type Revisions interface {
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
 }
 
+// Decisions exports what people decided for the home.
+type Decisions interface {
+	Export(ctx context.Context) ([]byte, error)
+}
+
 // Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedHomeServiceServer
@@ -73,6 +79,7 @@ type Service struct {
 	revisions Revisions
 	pins      Pins
 	agents    Agents
+	decisions Decisions
 
 	mu      sync.Mutex
 	version string        // in force, as far as is known
@@ -80,8 +87,8 @@ type Service struct {
 }
 
 // New returns the service.
-func New(h Home, r Revisions, p Pins, a Agents) *Service {
-	return &Service{home: h, revisions: r, pins: p, agents: a, changed: make(chan struct{})}
+func New(h Home, r Revisions, p Pins, a Agents, d Decisions) *Service {
+	return &Service{home: h, revisions: r, pins: p, agents: a, decisions: d, changed: make(chan struct{})}
 }
 
 // ListHooks answers the hooks of an agent, or of the home.
@@ -106,6 +113,15 @@ func (s *Service) ListHooks(ctx context.Context, req *registryv1.ListHooksReques
 		return nil, err
 	}
 	return &registryv1.ListHooksResponse{Hooks: hook.Proto(set.Hooks), Dir: set.Path, SandboxMode: set.Config.Sandbox.Level}, nil
+}
+
+// ExportHome answers what people decided for the home.
+func (s *Service) ExportHome(ctx context.Context, _ *registryv1.ExportHomeRequest) (*registryv1.ExportHomeResponse, error) {
+	rows, err := s.decisions.Export(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ExportHomeResponse{Rows: rows}, nil
 }
 
 // Seen reports the version that is in force: watchers get it when it is new.

@@ -23,6 +23,89 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ExportHomeRequest has no fields.
+type ExportHomeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportHomeRequest) Reset() {
+	*x = ExportHomeRequest{}
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportHomeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportHomeRequest) ProtoMessage() {}
+
+func (x *ExportHomeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportHomeRequest.ProtoReflect.Descriptor instead.
+func (*ExportHomeRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{0}
+}
+
+// ExportHomeResponse is what was decided.
+type ExportHomeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// rows as JSON, one on each line, at most 1 MiB; empty: nothing was decided.
+	Rows          []byte `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportHomeResponse) Reset() {
+	*x = ExportHomeResponse{}
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportHomeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportHomeResponse) ProtoMessage() {}
+
+func (x *ExportHomeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportHomeResponse.ProtoReflect.Descriptor instead.
+func (*ExportHomeResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExportHomeResponse) GetRows() []byte {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
 // WatchHomeConfigRequest has no fields.
 type WatchHomeConfigRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -32,7 +115,7 @@ type WatchHomeConfigRequest struct {
 
 func (x *WatchHomeConfigRequest) Reset() {
 	*x = WatchHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +127,7 @@ func (x *WatchHomeConfigRequest) String() string {
 func (*WatchHomeConfigRequest) ProtoMessage() {}
 
 func (x *WatchHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[0]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +140,7 @@ func (x *WatchHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*WatchHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{0}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{2}
 }
 
 // WatchHomeConfigResponse is the settings in force.
@@ -75,7 +158,7 @@ type WatchHomeConfigResponse struct {
 
 func (x *WatchHomeConfigResponse) Reset() {
 	*x = WatchHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -87,7 +170,7 @@ func (x *WatchHomeConfigResponse) String() string {
 func (*WatchHomeConfigResponse) ProtoMessage() {}
 
 func (x *WatchHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[1]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -100,7 +183,7 @@ func (x *WatchHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*WatchHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WatchHomeConfigResponse) GetName() string {
@@ -137,7 +220,7 @@ type SetHomeValueRequest struct {
 
 func (x *SetHomeValueRequest) Reset() {
 	*x = SetHomeValueRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -149,7 +232,7 @@ func (x *SetHomeValueRequest) String() string {
 func (*SetHomeValueRequest) ProtoMessage() {}
 
 func (x *SetHomeValueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -162,7 +245,7 @@ func (x *SetHomeValueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeValueRequest.ProtoReflect.Descriptor instead.
 func (*SetHomeValueRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SetHomeValueRequest) GetPath() []string {
@@ -192,7 +275,7 @@ type SetHomeValueResponse struct {
 
 func (x *SetHomeValueResponse) Reset() {
 	*x = SetHomeValueResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -204,7 +287,7 @@ func (x *SetHomeValueResponse) String() string {
 func (*SetHomeValueResponse) ProtoMessage() {}
 
 func (x *SetHomeValueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -217,7 +300,7 @@ func (x *SetHomeValueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeValueResponse.ProtoReflect.Descriptor instead.
 func (*SetHomeValueResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetHomeValueResponse) GetVersion() string {
@@ -243,7 +326,7 @@ type GetHomeConfigRequest struct {
 
 func (x *GetHomeConfigRequest) Reset() {
 	*x = GetHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +338,7 @@ func (x *GetHomeConfigRequest) String() string {
 func (*GetHomeConfigRequest) ProtoMessage() {}
 
 func (x *GetHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +351,7 @@ func (x *GetHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{6}
 }
 
 // GetHomeConfigResponse is the state of the settings.
@@ -295,7 +378,7 @@ type GetHomeConfigResponse struct {
 
 func (x *GetHomeConfigResponse) Reset() {
 	*x = GetHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +390,7 @@ func (x *GetHomeConfigResponse) String() string {
 func (*GetHomeConfigResponse) ProtoMessage() {}
 
 func (x *GetHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +403,7 @@ func (x *GetHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetHomeConfigResponse) GetName() string {
@@ -385,7 +468,7 @@ type SetHomeConfigRequest struct {
 
 func (x *SetHomeConfigRequest) Reset() {
 	*x = SetHomeConfigRequest{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +480,7 @@ func (x *SetHomeConfigRequest) String() string {
 func (*SetHomeConfigRequest) ProtoMessage() {}
 
 func (x *SetHomeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +493,7 @@ func (x *SetHomeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetHomeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SetHomeConfigRequest) GetText() string {
@@ -438,7 +521,7 @@ type SetHomeConfigResponse struct {
 
 func (x *SetHomeConfigResponse) Reset() {
 	*x = SetHomeConfigResponse{}
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -450,7 +533,7 @@ func (x *SetHomeConfigResponse) String() string {
 func (*SetHomeConfigResponse) ProtoMessage() {}
 
 func (x *SetHomeConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_home_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_home_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -463,7 +546,7 @@ func (x *SetHomeConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHomeConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetHomeConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_home_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetHomeConfigResponse) GetVersion() string {
@@ -477,7 +560,10 @@ var File_theclaw_registry_v1_home_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etheclaw/registry/v1/hook.proto\"\x18\n" +
+	"\x1etheclaw/registry/v1/home.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etheclaw/registry/v1/hook.proto\"\x13\n" +
+	"\x11ExportHomeRequest\"(\n" +
+	"\x12ExportHomeResponse\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\fR\x04rows\"\x18\n" +
 	"\x16WatchHomeConfigRequest\"[\n" +
 	"\x17WatchHomeConfigResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -502,13 +588,15 @@ const file_theclaw_registry_v1_home_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80@R\x04text\x12\"\n" +
 	"\aversion\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\"1\n" +
 	"\x15SetHomeConfigResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion2\x8e\x04\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion2\xed\x04\n" +
 	"\vHomeService\x12f\n" +
 	"\rGetHomeConfig\x12).theclaw.registry.v1.GetHomeConfigRequest\x1a*.theclaw.registry.v1.GetHomeConfigResponse\x12f\n" +
 	"\rSetHomeConfig\x12).theclaw.registry.v1.SetHomeConfigRequest\x1a*.theclaw.registry.v1.SetHomeConfigResponse\x12c\n" +
 	"\fSetHomeValue\x12(.theclaw.registry.v1.SetHomeValueRequest\x1a).theclaw.registry.v1.SetHomeValueResponse\x12n\n" +
 	"\x0fWatchHomeConfig\x12+.theclaw.registry.v1.WatchHomeConfigRequest\x1a,.theclaw.registry.v1.WatchHomeConfigResponse0\x01\x12Z\n" +
-	"\tListHooks\x12%.theclaw.registry.v1.ListHooksRequest\x1a&.theclaw.registry.v1.ListHooksResponseB\xd6\x01\n" +
+	"\tListHooks\x12%.theclaw.registry.v1.ListHooksRequest\x1a&.theclaw.registry.v1.ListHooksResponse\x12]\n" +
+	"\n" +
+	"ExportHome\x12&.theclaw.registry.v1.ExportHomeRequest\x1a'.theclaw.registry.v1.ExportHomeResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tHomeProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -523,34 +611,38 @@ func file_theclaw_registry_v1_home_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_home_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_theclaw_registry_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_theclaw_registry_v1_home_proto_goTypes = []any{
-	(*WatchHomeConfigRequest)(nil),  // 0: theclaw.registry.v1.WatchHomeConfigRequest
-	(*WatchHomeConfigResponse)(nil), // 1: theclaw.registry.v1.WatchHomeConfigResponse
-	(*SetHomeValueRequest)(nil),     // 2: theclaw.registry.v1.SetHomeValueRequest
-	(*SetHomeValueResponse)(nil),    // 3: theclaw.registry.v1.SetHomeValueResponse
-	(*GetHomeConfigRequest)(nil),    // 4: theclaw.registry.v1.GetHomeConfigRequest
-	(*GetHomeConfigResponse)(nil),   // 5: theclaw.registry.v1.GetHomeConfigResponse
-	(*SetHomeConfigRequest)(nil),    // 6: theclaw.registry.v1.SetHomeConfigRequest
-	(*SetHomeConfigResponse)(nil),   // 7: theclaw.registry.v1.SetHomeConfigResponse
-	(*timestamppb.Timestamp)(nil),   // 8: google.protobuf.Timestamp
-	(*ListHooksRequest)(nil),        // 9: theclaw.registry.v1.ListHooksRequest
-	(*ListHooksResponse)(nil),       // 10: theclaw.registry.v1.ListHooksResponse
+	(*ExportHomeRequest)(nil),       // 0: theclaw.registry.v1.ExportHomeRequest
+	(*ExportHomeResponse)(nil),      // 1: theclaw.registry.v1.ExportHomeResponse
+	(*WatchHomeConfigRequest)(nil),  // 2: theclaw.registry.v1.WatchHomeConfigRequest
+	(*WatchHomeConfigResponse)(nil), // 3: theclaw.registry.v1.WatchHomeConfigResponse
+	(*SetHomeValueRequest)(nil),     // 4: theclaw.registry.v1.SetHomeValueRequest
+	(*SetHomeValueResponse)(nil),    // 5: theclaw.registry.v1.SetHomeValueResponse
+	(*GetHomeConfigRequest)(nil),    // 6: theclaw.registry.v1.GetHomeConfigRequest
+	(*GetHomeConfigResponse)(nil),   // 7: theclaw.registry.v1.GetHomeConfigResponse
+	(*SetHomeConfigRequest)(nil),    // 8: theclaw.registry.v1.SetHomeConfigRequest
+	(*SetHomeConfigResponse)(nil),   // 9: theclaw.registry.v1.SetHomeConfigResponse
+	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
+	(*ListHooksRequest)(nil),        // 11: theclaw.registry.v1.ListHooksRequest
+	(*ListHooksResponse)(nil),       // 12: theclaw.registry.v1.ListHooksResponse
 }
 var file_theclaw_registry_v1_home_proto_depIdxs = []int32{
-	8,  // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
-	4,  // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
-	6,  // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
-	2,  // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
-	0,  // 4: theclaw.registry.v1.HomeService.WatchHomeConfig:input_type -> theclaw.registry.v1.WatchHomeConfigRequest
-	9,  // 5: theclaw.registry.v1.HomeService.ListHooks:input_type -> theclaw.registry.v1.ListHooksRequest
-	5,  // 6: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
-	7,  // 7: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
-	3,  // 8: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
-	1,  // 9: theclaw.registry.v1.HomeService.WatchHomeConfig:output_type -> theclaw.registry.v1.WatchHomeConfigResponse
-	10, // 10: theclaw.registry.v1.HomeService.ListHooks:output_type -> theclaw.registry.v1.ListHooksResponse
-	6,  // [6:11] is the sub-list for method output_type
-	1,  // [1:6] is the sub-list for method input_type
+	10, // 0: theclaw.registry.v1.GetHomeConfigResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	6,  // 1: theclaw.registry.v1.HomeService.GetHomeConfig:input_type -> theclaw.registry.v1.GetHomeConfigRequest
+	8,  // 2: theclaw.registry.v1.HomeService.SetHomeConfig:input_type -> theclaw.registry.v1.SetHomeConfigRequest
+	4,  // 3: theclaw.registry.v1.HomeService.SetHomeValue:input_type -> theclaw.registry.v1.SetHomeValueRequest
+	2,  // 4: theclaw.registry.v1.HomeService.WatchHomeConfig:input_type -> theclaw.registry.v1.WatchHomeConfigRequest
+	11, // 5: theclaw.registry.v1.HomeService.ListHooks:input_type -> theclaw.registry.v1.ListHooksRequest
+	0,  // 6: theclaw.registry.v1.HomeService.ExportHome:input_type -> theclaw.registry.v1.ExportHomeRequest
+	7,  // 7: theclaw.registry.v1.HomeService.GetHomeConfig:output_type -> theclaw.registry.v1.GetHomeConfigResponse
+	9,  // 8: theclaw.registry.v1.HomeService.SetHomeConfig:output_type -> theclaw.registry.v1.SetHomeConfigResponse
+	5,  // 9: theclaw.registry.v1.HomeService.SetHomeValue:output_type -> theclaw.registry.v1.SetHomeValueResponse
+	3,  // 10: theclaw.registry.v1.HomeService.WatchHomeConfig:output_type -> theclaw.registry.v1.WatchHomeConfigResponse
+	12, // 11: theclaw.registry.v1.HomeService.ListHooks:output_type -> theclaw.registry.v1.ListHooksResponse
+	1,  // 12: theclaw.registry.v1.HomeService.ExportHome:output_type -> theclaw.registry.v1.ExportHomeResponse
+	7,  // [7:13] is the sub-list for method output_type
+	1,  // [1:7] is the sub-list for method input_type
 	1,  // [1:1] is the sub-list for extension type_name
 	1,  // [1:1] is the sub-list for extension extendee
 	0,  // [0:1] is the sub-list for field type_name
@@ -568,7 +660,7 @@ func file_theclaw_registry_v1_home_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_home_proto_rawDesc), len(file_theclaw_registry_v1_home_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

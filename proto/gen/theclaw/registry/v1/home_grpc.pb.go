@@ -24,6 +24,7 @@ const (
 	HomeService_SetHomeValue_FullMethodName    = "/theclaw.registry.v1.HomeService/SetHomeValue"
 	HomeService_WatchHomeConfig_FullMethodName = "/theclaw.registry.v1.HomeService/WatchHomeConfig"
 	HomeService_ListHooks_FullMethodName       = "/theclaw.registry.v1.HomeService/ListHooks"
+	HomeService_ExportHome_FullMethodName      = "/theclaw.registry.v1.HomeService/ExportHome"
 )
 
 // HomeServiceClient is the client API for HomeService service.
@@ -51,6 +52,12 @@ type HomeServiceClient interface {
 	WatchHomeConfig(ctx context.Context, in *WatchHomeConfigRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHomeConfigResponse], error)
 	// ListHooks answers the hooks that are in force for an agent, or those of the home.
 	ListHooks(ctx context.Context, in *ListHooksRequest, opts ...grpc.CallOption) (*ListHooksResponse, error)
+	// ExportHome answers what people decided for the home, for a backup of it: who may
+	// write to channel accounts and who is an owner, the policy for commands, and which
+	// tools of MCP servers are approved or denied. A registry whose home has the rows as
+	// the file edge.jsonl adds them when it starts. RESOURCE_EXHAUSTED (OVERLOADED) when
+	// they are more than 1 MiB.
+	ExportHome(ctx context.Context, in *ExportHomeRequest, opts ...grpc.CallOption) (*ExportHomeResponse, error)
 }
 
 type homeServiceClient struct {
@@ -120,6 +127,16 @@ func (c *homeServiceClient) ListHooks(ctx context.Context, in *ListHooksRequest,
 	return out, nil
 }
 
+func (c *homeServiceClient) ExportHome(ctx context.Context, in *ExportHomeRequest, opts ...grpc.CallOption) (*ExportHomeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExportHomeResponse)
+	err := c.cc.Invoke(ctx, HomeService_ExportHome_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HomeServiceServer is the server API for HomeService service.
 // All implementations must embed UnimplementedHomeServiceServer
 // for forward compatibility.
@@ -145,6 +162,12 @@ type HomeServiceServer interface {
 	WatchHomeConfig(*WatchHomeConfigRequest, grpc.ServerStreamingServer[WatchHomeConfigResponse]) error
 	// ListHooks answers the hooks that are in force for an agent, or those of the home.
 	ListHooks(context.Context, *ListHooksRequest) (*ListHooksResponse, error)
+	// ExportHome answers what people decided for the home, for a backup of it: who may
+	// write to channel accounts and who is an owner, the policy for commands, and which
+	// tools of MCP servers are approved or denied. A registry whose home has the rows as
+	// the file edge.jsonl adds them when it starts. RESOURCE_EXHAUSTED (OVERLOADED) when
+	// they are more than 1 MiB.
+	ExportHome(context.Context, *ExportHomeRequest) (*ExportHomeResponse, error)
 	mustEmbedUnimplementedHomeServiceServer()
 }
 
@@ -169,6 +192,9 @@ func (UnimplementedHomeServiceServer) WatchHomeConfig(*WatchHomeConfigRequest, g
 }
 func (UnimplementedHomeServiceServer) ListHooks(context.Context, *ListHooksRequest) (*ListHooksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHooks not implemented")
+}
+func (UnimplementedHomeServiceServer) ExportHome(context.Context, *ExportHomeRequest) (*ExportHomeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExportHome not implemented")
 }
 func (UnimplementedHomeServiceServer) mustEmbedUnimplementedHomeServiceServer() {}
 func (UnimplementedHomeServiceServer) testEmbeddedByValue()                     {}
@@ -274,6 +300,24 @@ func _HomeService_ListHooks_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HomeService_ExportHome_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExportHomeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HomeServiceServer).ExportHome(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HomeService_ExportHome_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HomeServiceServer).ExportHome(ctx, req.(*ExportHomeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // HomeService_ServiceDesc is the grpc.ServiceDesc for HomeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -296,6 +340,10 @@ var HomeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListHooks",
 			Handler:    _HomeService_ListHooks_Handler,
+		},
+		{
+			MethodName: "ExportHome",
+			Handler:    _HomeService_ExportHome_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
