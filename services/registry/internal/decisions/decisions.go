@@ -209,6 +209,7 @@ func (s *Store) addPolicy(ctx context.Context, d execpolicy.Document) error {
 
 // withTools adds the tools of a server about which nothing was decided yet.
 func withTools(have []store.Pin, tools []toolRow) []store.Pin {
+	have = slices.Clone(have) // the store compares
 	for _, one := range tools {
 		i := slices.IndexFunc(have, func(p store.Pin) bool { return p.Tool == one.Tool })
 		switch {
