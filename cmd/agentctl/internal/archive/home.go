@@ -52,7 +52,7 @@ type homeContent struct {
 	Format    int        `json:"format"`
 	CreatedAt time.Time  `json:"created_at"`
 	Files     []homeFile `json:"files"`
-	// LeftOut are files that settings name and that are not in the home, and layout.EdgeName where no registry served it.
+	// LeftOut are files that settings name and that are not in the home, and layout.EdgeName when no registry gave it.
 	LeftOut []string `json:"left_out"`
 }
 
@@ -344,8 +344,8 @@ func loadHome(e *command.Env, in io.Reader, with, replace bool) (io.Reader, erro
 	return agents, nil
 }
 
-// decisions adds to the content of a home what people decided for it, which its registry has. Without one it is left
-// out.
+// decisions adds to the content of a home what people decided for it, which its registry has. Without one, and with one
+// of an earlier version, it is left out.
 func (c *homeContent) decisions(ctx context.Context, e *command.Env) error {
 	idle, err := rest(e, false)
 	if err != nil {
@@ -356,6 +356,10 @@ func (c *homeContent) decisions(ctx context.Context, e *command.Env) error {
 		return idle.close()
 	}
 	r, err := e.Homes().ExportHome(ctx, &registry.ExportHomeRequest{})
+	if err != nil && fault.From(err).Code == codes.Unimplemented { // an agentd from before an upgrade
+		c.LeftOut = append(c.LeftOut, layout.EdgeName)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -374,7 +378,7 @@ func (c *homeContent) add(name string, data []byte) {
 func (c homeContent) noteLeftOut(e *command.Env) {
 	for _, name := range c.LeftOut {
 		if name == layout.EdgeName {
-			e.Note("%s is not in the backup: no registry serves the home, which has who may write to accounts, the policy for commands and the approved tools of MCP servers; start agentd and make the backup again", name)
+			e.Note("%s is not in the backup (who may write to accounts, the policy for commands, the approved tools of MCP servers): it needs a running agentd of this version; start agentd and make the backup again", name)
 			continue
 		}
 		e.Note("%s is named in the settings and not in the backup: it is not in the home", boundary.Name(name))

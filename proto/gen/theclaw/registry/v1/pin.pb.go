@@ -37,7 +37,8 @@ const (
 	PinState_PIN_STATE_CHANGED PinState = 3
 	// PIN_STATE_DENIED was denied as it is.
 	PinState_PIN_STATE_DENIED PinState = 4
-	// PIN_STATE_GONE was approved, and its server does not offer it now.
+	// PIN_STATE_GONE was approved, and its server does not offer it now; after a restore
+	// of the home, until its server reports it.
 	PinState_PIN_STATE_GONE PinState = 5
 )
 
@@ -100,7 +101,8 @@ type Pin struct {
 	// reported is the description that the server gave last; empty: the server does
 	// not offer it now.
 	Reported string `protobuf:"bytes,4,opt,name=reported,proto3" json:"reported,omitempty"`
-	// approved is the description that the owner has approved; empty: none.
+	// approved is the description that the owner has approved; empty: none, or not known
+	// since the home was restored.
 	Approved string `protobuf:"bytes,5,opt,name=approved,proto3" json:"approved,omitempty"`
 	// class of its calls as it was reported: read, idempotent or effect.
 	Class string `protobuf:"bytes,6,opt,name=class,proto3" json:"class,omitempty"`
