@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
@@ -114,7 +115,7 @@ func fresh(t *testing.T, o backendtest.Options) *decidedHome {
 	return newDecidedHome(t, o)
 }
 
-// S4-20, S3-59, S2-15: what people decided for a home is exported and added to another one: who is approved, blocked and
+// S2-15, S3-59: what people decided for a home is exported and added to another one: who is approved, blocked and
 // an owner, the policy for commands, and the tools of MCP servers that were approved or denied. What waits is not.
 func TestDecisionsMove(t *testing.T) { backendtest.Each(t, testDecisionsMove) }
 
@@ -249,5 +250,33 @@ func testDecisionsDamaged(t *testing.T, o backendtest.Options) {
 	}
 	if rows := h.export(t); string(rows) != ann {
 		t.Errorf("added %s", rows)
+	}
+}
+
+// A file may be as large as a backup takes it; a home that has more is not exported in part.
+func TestDecisionsTooMany(t *testing.T) { backendtest.Each(t, testDecisionsTooMany) }
+
+func testDecisionsTooMany(t *testing.T, o backendtest.Options) {
+	h := newDecidedHome(t, o)
+	for _, part := range []string{"a", "b"} {
+		var edge []byte
+		for n := 0; ; n++ {
+			row := fmt.Appendf(nil, `{"kind":"pairing","account":"wh","peer":"%s%0500d","type":"webhook","state":"approved","at":"2026-01-02T03:04:05Z"}`+"\n", part, n)
+			if len(edge)+len(row) > 1<<20 {
+				break
+			}
+			edge = append(edge, row...)
+		}
+		if log := h.restart(t, edge); h.there() {
+			t.Fatalf("not added: %s", log)
+		}
+		if part == "a" {
+			if got := h.export(t); !bytes.Equal(got, edge) {
+				t.Errorf("%d bytes, want %d", len(got), len(edge))
+			}
+		}
+	}
+	if _, err := h.Homes.ExportHome(t.Context(), &registryv1.ExportHomeRequest{}); !fault.Is(err, fault.Overloaded) {
+		t.Errorf("2 MiB: %v", err)
 	}
 }
