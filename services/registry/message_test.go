@@ -255,8 +255,8 @@ func testChangedMessage(t *testing.T, o backendtest.Options) {
 				t.Fatal(err)
 			}
 		}
-		r, ferr := w.Deliveries.FinishDelivery(ctx, f)
-		b, err = r.GetNext(), ferr
+		r, err := w.Deliveries.FinishDelivery(ctx, f)
+		b = backendtest.Must(t, r, err).GetNext()
 	}
 	want := []string{"ann one", "bob two", "ann in parts", "ann refused", "ann 1 edit 101", "bob  delete 102", "ann + react", "ann  delete", "ann + react 2"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

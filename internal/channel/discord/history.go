@@ -91,7 +91,7 @@ func written(id string) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	return time.UnixMilli(int64(n>>22) + epoch) //nolint:gosec // 42 bits
+	return time.UnixMilli(int64(n>>22) + epoch)
 }
 
 // place returns what is known of a channel. One that the platform does not show, or cannot, is of an

@@ -89,7 +89,7 @@ func (s *Service) decide(ctx context.Context, a *state.Agent, fence store.Fence,
 	if before != nil {
 		return &registryv1.DecideDeliveryResponse{Decision: before}, nil
 	}
-	content, err := json.Marshal(decision{req.GetEventId(), in.GetHook(), in.GetCancel(), in.GetReason(), in.Text})
+	content, err := json.Marshal(decision{req.GetEventId(), in.GetHook(), in.GetCancel(), in.GetReason(), in.Text}) //nolint:protogetter // unset is not empty
 	if err != nil {
 		return nil, err
 	}
