@@ -121,6 +121,8 @@ var before = map[string]string{
 	"agentctl explain alice 17 --diff":                                       "messages 17",
 	"agentctl export alice bob.tar --peer bob":                               "bob",
 	"agentctl export alice - --peer external:telegram:main:dm:12:12 | tar t": `agentctl config set alice pai.provider offline; agentctl send alice --source external:telegram:main:dm:12:12 --type message --content '{"channel_id":"main","peer_id":"12","session_id":"12","text":"hi"}'`,
+	"agentctl hooks test no-links --text \"see https://example.org\"":        "nolinks",
+	"agentctl hooks test no-links --agent alice --event message_sent":        "nolinks",
 	"agentctl init alice":                                                    "agentctl rm alice --force --yes",
 	"agentctl init watcher --kind system --provider openai --model gpt-5":    "",
 	"agentctl log show alice --lines 1000 | grep WARN":                       "agentctl send alice 'fail: unavailable 1' --wait",
@@ -146,6 +148,10 @@ const shell = `set -eu -o pipefail
 shop() { printf 'SHOP_SECRET=a\n' >"$THECLAW_HOME/.env"; chmod 600 "$THECLAW_HOME/.env"; agentctl channels remove shop 2>/dev/null || true; agentctl channels add webhook shop --secret env:SHOP_SECRET; }
 messages() { for i in $(seq 2 "$1"); do agentctl send alice "say: $i" >/dev/null; done; }
 dead() { agentctl send alice "fail: auth" --wait 2>/dev/null && exit 1; return 0; }
+nolinks() {
+	mkdir -p "$THECLAW_HOME/hooks"; printf '#!/bin/sh\n' >"$THECLAW_HOME/hooks/no-links.sh"; chmod 700 "$THECLAW_HOME/hooks/no-links.sh"
+	grep -q no-links "$THECLAW_HOME/theclaw.yaml" 2>/dev/null || echo 'hooks: [{name: no-links, events: [message_sending, message_sent], command: [no-links.sh]}]' >>"$THECLAW_HOME/theclaw.yaml"
+}
 authority() { [ -e "$THECLAW_HOME/tls/ca.key" ] || agentctl certs init; }
 bob() {
 	agentctl start alice >/dev/null; agentctl config set alice outbound '[]'; agentctl config set alice pai.provider offline

@@ -77,7 +77,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 41 {
+	if err != nil || len(families) != 44 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {

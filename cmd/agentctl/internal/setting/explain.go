@@ -134,7 +134,7 @@ func example(s config.Setting) string {
 	case !s.Agent:
 		return homeExample(s)
 	}
-	if strings.HasPrefix(s.Key, "model") || s.Key == "memory_search" || strings.HasPrefix(s.Key, config.ByProvider) { // config set does not change it
+	if strings.HasPrefix(s.Key, "model") || s.Key == "memory_search" || s.Key == "hooks" || strings.HasPrefix(s.Key, config.ByProvider) { // config set does not change it
 		return ""
 	}
 	value := s.Example
