@@ -452,7 +452,7 @@ func TestAddressInUse(t *testing.T) {
 // The same message posted by many at once is stored once, and all get its run.
 func TestRepeatsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, o world.Options) {
-		h := open(t, o, "  free: {type: webhook, dm: open}\n")
+		h := open(t, o, "  free: {type: webhook, dm: open, rate: 0}\n")
 		h.state(t, "free", gatewayv1.ChannelState_CHANNEL_STATE_UP)
 		const messages, posts = 20, 8
 		runs := make([]map[string]int, messages)

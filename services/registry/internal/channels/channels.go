@@ -203,6 +203,7 @@ func (s *Service) accept(ctx context.Context, account layer.Account, reader *sto
 	if at := req.GetConnectedAt(); at.IsValid() {
 		gap := at.AsTime().Sub(in.sentAt)
 		in.missed, in.late = gap > 0, gap > account.CatchUp
+		in.fetched = gap >= time.Second // platforms state whole seconds
 	}
 	var where routing.Decision
 	got, err := s.Router.Push(ctx, in.request(), m.GetKey(), func(d routing.Decision) (routing.Stored, error) {
@@ -328,7 +329,7 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 // is never refused for that, nor is what was written while nothing received: it comes at once, and in bounded numbers.
 func (s *Service) append(ctx context.Context, a *state.Agent, set *agentdir.Agent, d routing.Decision, in inbound, origin *store.Origin) (store.Appended, error) {
 	back := func() {}
-	if in.m.GetCommand().GetName() != chatcommand.Stop && !in.missed {
+	if in.m.GetCommand().GetName() != chatcommand.Stop && !in.fetched {
 		var err error
 		if back, err = s.Rates.TakeAccount(in.account.Name, in.account.Rate); err != nil {
 			return store.Appended{}, err
@@ -407,8 +408,9 @@ type inbound struct {
 	text    string
 	name    string
 	sentAt  time.Time
-	// missed means that it was sent before the account received, late that it is too old to start a turn.
-	missed, late bool
+	// missed means that it was sent before the account received, fetched that it was so for certain, and late that it is
+	// too old to start a turn.
+	missed, fetched, late bool
 }
 
 // read checks a message and makes its texts valid and bounded. Errors: INVALID_ARGUMENT.
