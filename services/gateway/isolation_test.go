@@ -94,21 +94,23 @@ func TestBrokenAccounts(t *testing.T) {
 	}
 	h := open(t, world.Options{}, entries)
 	h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP)
-	with := p50(t, good, 200)
+	times := []time.Duration{p50(t, good, 200)} // while all are started
 	if err := pause.For(t.Context(), last/4); err != nil {
 		t.Fatal(err)
 	}
+	times = append(times, p50(t, good, 300))
 	before := runtime.NumGoroutine()
 	if err := pause.For(t.Context(), last*3/4); err != nil {
 		t.Fatal(err)
 	}
 	after := runtime.NumGoroutine()
+	times = append(times, p50(t, good, 400))
 	// Requests come and go: each of the 63 has a connection or none.
 	if after > before+2*63 {
 		t.Errorf("%d goroutines have become %d", before, after)
 	}
-	ratio := float64(with) / float64(without)
-	t.Logf("figures: accounts=64 broken=63 p50=%s without=%s ratio=%.2f goroutines=%d..%d for=%s", with, without, ratio, before, after, last)
+	ratio := float64(slices.Sorted(slices.Values(times))[1]) / float64(without)
+	t.Logf("figures: accounts=64 broken=63 p50=%s without=%s ratio=%.2f goroutines=%d..%d for=%s", times, without, ratio, before, after, last)
 	if ratio > 3 {
 		t.Errorf("the account answers %.1f times later than alone", ratio)
 	}
