@@ -434,7 +434,7 @@ func (r *run) channelMemory(ctx context.Context) error {
 	}
 	r.Below(fmt.Sprintf("gateway without an account, a process of its own (%.1f MB): MB more than a deliverer", none.rss), none.rss-base, 6)
 	r.Below("10 accounts at rest: goroutines of each", (many.routines-none.routines)/accounts, 8)
-	r.Below("10 accounts at rest: MB of each", (many.rss-none.rss)/accounts, 1)
+	r.Below(fmt.Sprintf("10 accounts at rest: MB of each, without pages of the program (%.1f with them)", (many.rss-none.rss)/accounts), (many.anonymous-none.anonymous)/accounts, 1)
 	name := fmt.Sprintf("%d idle chats of one account: ", chats)
 	r.Below(name+"goroutines more", one.routines-one.before.routines, 8)
 	r.Below(fmt.Sprintf("%sMB more, without pages of the program (%.1f with them)", name, one.rss-one.before.rss), one.anonymous-one.before.anonymous, 4)
