@@ -110,7 +110,7 @@ func TestBrokenAccounts(t *testing.T) {
 		t.Errorf("%d goroutines have become %d", before, after)
 	}
 	ratio := float64(slices.Sorted(slices.Values(times))[1]) / float64(without)
-	t.Logf("figures: accounts=64 broken=63 p50=%s without=%s ratio=%.2f goroutines=%d..%d for=%s", times, without, ratio, before, after, last)
+	fmt.Printf("broken-accounts accounts=64 broken=63 p50=%s without=%s ratio=%.2f goroutines=%d..%d for=%s\n", times, without, ratio, before, after, last)
 	if ratio > 3 {
 		t.Errorf("the account answers %.1f times later than alone", ratio)
 	}
