@@ -51,7 +51,7 @@ func TestKillDuringLoad(t *testing.T) {
 		select { // the injury, not a wait: any instant will do
 		case <-time.After(time.Duration(chance.Int64N(int64(250 * time.Millisecond)))):
 		case <-p.Done():
-			t.Fatalf("agentd ended by itself; its log:\n%s", p.Log())
+			t.Fatalf("agentd ended without a kill; its log:\n%s", p.Log())
 		}
 		p.Kill()
 		kills++

@@ -117,7 +117,7 @@ func TestGeneralBeforeSpecific(t *testing.T) {
 }
 
 // A hook that fails counts for nothing where it is open, and stops the event where it is closed, which message_sending
-// is by itself.
+// is unless it is set.
 func TestFailure(t *testing.T) {
 	c, m := newCaller(func(_ context.Context, h Hook, _ *Event, _ []byte) (Answer, error) {
 		return Answer{}, errors.New("exit 1")

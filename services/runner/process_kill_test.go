@@ -29,7 +29,6 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/sandbox/sandboxtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -187,7 +186,7 @@ type hunted struct {
 func (p prey) start(at string, n int) *hunted {
 	p.t.Helper()
 	h := &hunted{t: p.t, cmd: exec.Command("/proc/self/exe")}
-	h.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%s,%d,%s", victim, p.socket, p.dir, at, n, sandboxtest.Program(p.t)))
+	h.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s,%s,%d,%s", victim, p.socket, p.dir, at, n, sandboxProgram(p.t)))
 	h.cmd.Stdout, h.cmd.Stderr = &h.log, &h.log
 	in, err := h.cmd.StdinPipe()
 	if err == nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/sandbox/sandboxtest"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	"github.com/theclaw/agents/proofs/standin/pai/chat"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -49,7 +48,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		sandboxtest.Clean()
+		removeSandboxProgram()
 		os.Exit(code)
 	}))
 }
@@ -182,7 +181,7 @@ func (w *world) runnerAt(url string, change ...func(*runner.Config)) *workshop {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cfg := runner.Config{Grace: 5 * time.Second, Sandbox: sandbox.Options{ScratchDir: w.t.TempDir(), Program: sandboxtest.Program(w.t)}}
+	cfg := runner.Config{Grace: 5 * time.Second, Sandbox: sandbox.Options{ScratchDir: w.t.TempDir(), Program: sandboxProgram(w.t)}}
 	cfg.ProvidersFile = filepath.Join(w.t.TempDir(), "providers.yaml")
 	text := "default: offline\n" // without a choice it answers no peer
 	if url != "" {

@@ -36,7 +36,7 @@ type Message struct {
 // Platform reads the histories of an account. Each method is called by one goroutine at a time.
 type Platform interface {
 	// List returns at most limit of the messages behind a position, the newest first, and the cursor
-	// of the next page; an empty cursor is that of the first page, or after the last one.
+	// of the next page. An empty cursor names the first page; as next, there is no further one.
 	List(ctx context.Context, p Position, cursor string, limit int) (page []Message, next string, err error)
 	// Refused says what an error of List means: that the conversation cannot be read later, either, or
 	// how long to wait before the next request; 0: it does not say so.

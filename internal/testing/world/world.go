@@ -68,7 +68,7 @@ type Options struct {
 	Logger     *slog.Logger
 	// GatewayMetrics are those of the gateway; nil: they are not collected.
 	GatewayMetrics *obs.GatewayMetrics
-	Metrics        prometheus.Registerer // counts the calls that all services answer; nil: nobody does
+	Metrics        prometheus.Registerer // counts the calls that all services answer; nil: they are not counted
 	// Traces answers what a service needs to be traced, by its name; nil: none are.
 	Traces func(name string) (t *tracing.Tracer, server, client stats.Handler)
 	Direct bool // workers call the registry without a socket, as in `agentd all`

@@ -383,7 +383,7 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 	return len(results), 0
 }
 
-// done ends the way of an update: its platform may know that it arrived. reason is that of one that was refused.
+// done ends the way of an update: its platform may know that it arrived. reason says why one was refused.
 func (a *Account) done(i *item, outcome, reason string, began time.Time) {
 	if a.ctx.Err() != nil {
 		return

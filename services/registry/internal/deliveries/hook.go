@@ -18,7 +18,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// decision is the content of the record of what hooks decided about a message. The key of the record is that of
+// decision is the content of the record of what hooks decided about a message. The key of the record is the one of
 // its delivery, so that there is one.
 type decision struct {
 	EventID int64   `json:"event_id"`

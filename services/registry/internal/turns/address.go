@@ -236,7 +236,7 @@ func (s *Service) newest(ctx context.Context, k sessionkey.Key, account layer.Ac
 	return nil, nil
 }
 
-// content is that of the event.
+// content is the content of the event.
 func (t target) content(said *registryv1.Saying) (string, error) {
 	rc, err := json.Marshal(t.rc)
 	if err != nil {

@@ -79,7 +79,7 @@ func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 			if say.Content, err = to.content(said); err != nil {
 				return err
 			}
-			rec.Deliver, rec.Console = true, false // an account sends it, whoever watches
+			rec.Deliver, rec.Console = true, false // an account sends it, also while a console watches
 		default:
 			say.Content = replyContent(said.GetText(), c.ReplyContext, said.GetFile())
 		}

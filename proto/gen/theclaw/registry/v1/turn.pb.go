@@ -4515,8 +4515,8 @@ type Saying struct {
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// file that goes with it; WriteMedia has stored it.
 	File *Media `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
-	// action is edit, react or delete; empty: the message is sent. The text is that of
-	// the edited message, or the mark of react, where an empty one removes the mark.
+	// action is edit, react or delete; empty: the message is sent. The text is the new
+	// one of an edited message, or the mark of react, where an empty one removes the mark.
 	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
 	// message_id is what the action changes: the key of a turn, a colon and the step_key of
 	// an earlier saying of the thread, or an id of the platform. Empty with react: the
