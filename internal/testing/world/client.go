@@ -100,12 +100,16 @@ func (c Client) Say(t testing.TB, agent, source, text string) *registryv1.Turn {
 	return c.Await(t, agent, id)
 }
 
-// Await waits for the fate of an inbox event, at most a minute.
+// Await waits for the fate of an inbox event, at most a minute, also across a
+// restart of the service: a connection to the process before it may still be
+// taken for a live one.
 func (c Client) Await(t testing.TB, agent string, id int64) *registryv1.Turn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := c.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(50 * time.Second)})
+	r, err := Again(ctx, func(ctx context.Context) (*registryv1.GetTurnResponse, error) {
+		return c.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(50 * time.Second)})
+	})
 	if err != nil {
 		t.Fatalf("wait for event %d of %s: %v", id, agent, err)
 	}
