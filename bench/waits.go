@@ -43,14 +43,7 @@ func (r *run) waits(ctx context.Context) (err error) {
 		}
 		agents = append(agents, id)
 	}
-	if err := server.WaitIdle(ctx); err != nil {
-		return err
-	}
-	routines, err := s.Metric(ctx, "go_goroutines")
-	if err != nil {
-		return err
-	}
-	rss, err := s.RSS()
+	before, err := measureAtRest(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -60,25 +53,12 @@ func (r *run) waits(ctx context.Context) (err error) {
 	}
 	name := fmt.Sprintf("%d calls that wait for an answer: ", n)
 	r.Figure(name+"time until all wait", time.Since(began).Round(time.Millisecond).String())
-	if err := server.WaitIdle(ctx); err != nil {
+	rest, err := measureAtRest(ctx, s)
+	if err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		what   string
-		now    func() (float64, error)
-		before float64
-		per    float64
-		goal   float64
-	}{
-		{"goroutines of each", func() (float64, error) { return s.Metric(ctx, "go_goroutines") }, routines, float64(n), 3},
-		{"RSS, MB more", s.RSS, rss, 1, 40},
-	} {
-		now, err := f.now()
-		if err != nil {
-			return err
-		}
-		r.Below(name+f.what, (now-f.before)/f.per, f.goal)
-	}
+	r.Below(name+"goroutines of each", (rest.routines-before.routines)/float64(n), 3)
+	r.Below(fmt.Sprintf("%sMB more, without pages of the program (%.1f with them)", name, rest.rss-before.rss), rest.anonymous-before.anonymous, 40)
 	if err := s.Kill(); err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ const (
 	NoticeReplies   NoticeKind = 'o' // agent: it has replies to send
 	NoticeFate      NoticeKind = 'f' // agent: an event or a delivery finished
 	NoticeSettings  NoticeKind = 's' // agent: a file of it was changed
-	NoticeApprovals NoticeKind = 'a' // nothing: a question or an answer
+	NoticeApprovals NoticeKind = 'a' // id of an approval or question that was asked or answered; none: any
 	NoticeLapse     NoticeKind = 'l' // holder: a lease of it ran out
 	NoticeAbort     NoticeKind = 'x' // agent, run and token, blanks between: who has that lease shall end the run
 )

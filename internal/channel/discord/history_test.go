@@ -65,9 +65,10 @@ func TestOutage(t *testing.T) {
 	start(t, s, in)
 	await(t, s, "resume", 1)
 	write("10", "later")
-	in.Await(t, "the last one", func() bool { return len(in.Taken) > taken })
-	if got := in.Taken[taken].Text; got != "later" {
-		t.Errorf("%q", got)
+	in.Await(t, "the last one", func() bool { return in.Taken[len(in.Taken)-1].Text == "later" })
+	// The position may have been stored before that of the message live was: then it is resumed from there.
+	if rest := in.Taken[taken:]; len(rest) > 2 || len(rest) == 2 && rest[0].Text != "live" {
+		t.Errorf("%+v", rest)
 	}
 }
 

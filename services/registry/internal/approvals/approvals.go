@@ -50,7 +50,9 @@ import (
 )
 
 const (
-	maxWait    = time.Minute
+	// maxWait is how long one call waits: so long that a question which waits for days costs few
+	// calls.
+	maxWait    = 10 * time.Minute
 	maxPending = 100 // of one agent
 	// usable is how long after the answer an approval can be used: a runner that was killed
 	// meanwhile must start again, and claim the turn.
@@ -97,8 +99,9 @@ type Leases interface {
 
 // Wakes notifies the calls that wait for a change of an approval.
 type Wakes interface {
-	AwaitApproval() (woken <-chan struct{}, done func())
-	ApprovalChanged()
+	// AwaitApproval waits for a change of one approval or question, or of any when id is empty.
+	AwaitApproval(id string) (woken <-chan struct{}, done func())
+	ApprovalChanged(id string)
 	Again() <-chan time.Time
 }
 
@@ -163,7 +166,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
 	defer left.Stop()
 	for over := false; ; {
-		woken, done := s.Wakes.AwaitApproval()
+		woken, done := s.Wakes.AwaitApproval(asked.ID)
 		a, first, err := s.take(ctx, asked.ID, fence.Token, req.GetFallback())
 		if err != nil || a.State != pending || over {
 			done()
@@ -265,7 +268,7 @@ func (s *Service) put(ctx context.Context, a store.Approval, was string, policy 
 			}
 			s.Meter.AddApproval(cmp.Or(a.Kind, kindExec), decision)
 		}
-		s.Wakes.ApprovalChanged()
+		s.Wakes.ApprovalChanged(a.ID)
 		return nil
 	}
 	if errors.Is(err, store.ErrMoved) {
@@ -433,7 +436,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
 	ctx, sent := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {
-		woken, done := s.Wakes.AwaitApproval()
+		woken, done := s.Wakes.AwaitApproval("")
 		err := s.each(ctx, func(a store.Approval) error {
 			m := message(a)
 			news := sent[a.ID] != m.GetState() && (!first || a.State == pending)

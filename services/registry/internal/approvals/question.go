@@ -95,7 +95,7 @@ func (s *Questions) RequestQuestion(ctx context.Context, req *registryv1.Request
 	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
 	defer left.Stop()
 	for over := false; ; {
-		woken, done := s.Wakes.AwaitApproval()
+		woken, done := s.Wakes.AwaitApproval(asked.ID)
 		q, err := s.change(ctx, asked.ID, func(*store.Question) error { return nil })
 		if err != nil || q.State != store.QuestionPending || over {
 			done()
@@ -196,7 +196,7 @@ func (s *Questions) put(ctx context.Context, q store.Question, was string) error
 		if was == store.QuestionPending && q.State != was {
 			s.Meter.AddQuestion(q.State)
 		}
-		s.Wakes.ApprovalChanged()
+		s.Wakes.ApprovalChanged(q.ID)
 		return nil
 	}
 	if errors.Is(err, store.ErrMoved) {
@@ -420,7 +420,7 @@ func (s *Questions) ListQuestions(ctx context.Context, req *registryv1.ListQuest
 func (s *Questions) WatchQuestions(_ *registryv1.WatchQuestionsRequest, out registryv1.QuestionService_WatchQuestionsServer) error {
 	ctx, sent := out.Context(), map[string]registryv1.QuestionState{}
 	for first := true; ; first = false {
-		woken, done := s.Wakes.AwaitApproval()
+		woken, done := s.Wakes.AwaitApproval("")
 		err := s.each(ctx, func(q store.Question) error {
 			m := questionMessage(q)
 			news := sent[q.ID] != m.GetState() && (!first || m.GetState() == registryv1.QuestionState_QUESTION_STATE_PENDING)

@@ -240,7 +240,7 @@ func (r *Registry) receive(news []store.Notice) {
 			}
 			r.Files.forget(n.Name)
 		case store.NoticeApprovals:
-			r.Wakes.Wakes.ApprovalChanged()
+			r.Wakes.Wakes.ApprovalChanged(n.Name)
 		case store.NoticeLapse:
 			r.lapses.Note(n.Name)
 		case store.NoticeAbort:

@@ -28,10 +28,10 @@ func (w *Wakes) FateChanged(agent string) {
 // LeaseEnded wakes the waiters for the end of a lease at all registries.
 func (w *Wakes) LeaseEnded(resource string) { w.FateChanged(resource) }
 
-// ApprovalChanged wakes the waiters for a change of an approval at all registries.
-func (w *Wakes) ApprovalChanged() {
-	w.Wakes.ApprovalChanged()
-	w.notify(store.NoticeApprovals, "")
+// ApprovalChanged wakes the waiters for a change of an approval or a question at all registries.
+func (w *Wakes) ApprovalChanged(id string) {
+	w.Wakes.ApprovalChanged(id)
+	w.notify(store.NoticeApprovals, id)
 }
 
 // Again is when waiters recheck although nothing woke them: a notice of another registry may

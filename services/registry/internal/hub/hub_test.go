@@ -41,3 +41,29 @@ func TestGivingBackEarlyKeepsTheOthers(t *testing.T) {
 	h.Wake(1)
 	<-ch
 }
+
+// A question that is asked or answered wakes the calls that wait for it and those that wait for any,
+// and none of the many that wait for another one.
+func TestApprovalWakes(t *testing.T) {
+	var w hub.Wakes
+	one, _ := w.AwaitApproval("q-1")
+	other, _ := w.AwaitApproval("q-2")
+	anyOf, _ := w.AwaitApproval("")
+	closed := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	}
+	w.ApprovalChanged("q-1")
+	if !closed(one) || !closed(anyOf) || closed(other) {
+		t.Errorf("woken: %v %v %v, want the one, any, and not the other", closed(one), closed(anyOf), closed(other))
+	}
+	one, _ = w.AwaitApproval("q-1")
+	w.ApprovalChanged("")
+	if !closed(one) || !closed(other) {
+		t.Error("a change of an unknown one did not wake all")
+	}
+}

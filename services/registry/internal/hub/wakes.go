@@ -11,9 +11,9 @@ import (
 // deliveries, for approvals, and for events of threads. The zero value is ready; it is for
 // a registry that makes all changes in its own process.
 type Wakes struct {
-	fates     Hub[string]
-	questions Hub[struct{}]
-	events    Feed[store.Ref, thread.Event]
+	fates  Hub[string]
+	asked  Hub[string]
+	events Feed[store.Ref, thread.Event]
 }
 
 // AwaitFate waits for a fate or a grant of an agent; see Hub.Wait.
@@ -33,11 +33,20 @@ func (w *Wakes) AwaitLease(resource string) (<-chan struct{}, func()) { return w
 // LeaseEnded wakes the waiters for the end of a lease.
 func (w *Wakes) LeaseEnded(resource string) { w.fates.Wake(resource) }
 
-// AwaitApproval waits for a change of an approval or a question; see Hub.Wait.
-func (w *Wakes) AwaitApproval() (<-chan struct{}, func()) { return w.questions.Wait(struct{}{}) }
+// AwaitApproval waits for a change of the approval or question with this id, or of any with an
+// empty one; see Hub.Wait.
+func (w *Wakes) AwaitApproval(id string) (<-chan struct{}, func()) { return w.asked.Wait(id) }
 
-// ApprovalChanged wakes the waiters for a change of an approval or a question.
-func (w *Wakes) ApprovalChanged() { w.questions.Wake(struct{}{}) }
+// ApprovalChanged wakes the waiters for this approval or question, and those for any; all of them
+// with an empty id.
+func (w *Wakes) ApprovalChanged(id string) {
+	if id == "" {
+		w.asked.WakeAll()
+		return
+	}
+	w.asked.Wake(id)
+	w.asked.Wake("")
+}
 
 // Again is when waiters recheck although nothing woke them: never.
 func (w *Wakes) Again() <-chan time.Time { return nil }
@@ -58,5 +67,5 @@ func (w *Wakes) Changed(r store.Ref) { w.events.Wake(r) }
 func (w *Wakes) WakeAll() {
 	w.events.WakeAll()
 	w.fates.WakeAll()
-	w.questions.WakeAll()
+	w.asked.WakeAll()
 }

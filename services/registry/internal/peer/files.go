@@ -82,6 +82,6 @@ func (f *Data) eraseFiles(ctx context.Context, c Deps) error {
 	if err := c.Agents.ErasePeer(ctx, f.agent.ID, f.records(), f.Files); err != nil {
 		return c.Fault(f.agent.ID, thread.Inbox, err)
 	}
-	c.Wakes.ApprovalChanged()
+	c.Wakes.ApprovalChanged("") // any of them may be gone
 	return nil
 }

@@ -113,7 +113,7 @@ type Approvals interface {
 }
 
 // Wakes notifies the calls that wait for a question or an answer.
-type Wakes interface{ ApprovalChanged() }
+type Wakes interface{ ApprovalChanged(id string) }
 
 // Store reads threads and erases the parts that belong to a peer.
 type Store interface {

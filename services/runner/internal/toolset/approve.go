@@ -29,20 +29,23 @@ type Approvals interface {
 // ErrRefused means that a call must not be made; its text is for the model.
 var ErrRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
 
-// approvalPoll is how long one call waits for the answer.
-const approvalPoll = 20 * time.Second
+// AnswerWait is how long one call waits for an answer; the registry allows no more.
+const AnswerWait = 10 * time.Minute
+
+// AnswerTimeout is how long a call may take in addition to its wait.
+const AnswerTimeout = 20 * time.Second
 
 // Ask asks until there is an answer; nil is a yes, which is used now. A nil Approvals refuses.
 func Ask(ctx context.Context, a Approvals, c Call, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
 	if a == nil {
 		return nil, ErrRefused
 	}
-	req.Wait = durationpb.New(approvalPoll)
+	req.Wait = durationpb.New(AnswerWait)
 	end, closed := WaitInterrupted, func(string) {}
 	defer func() { closed(end) }()
 	for waits := false; ; {
 		r, err := registrycall.Call(ctx, c.Place.Trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
-			ctx, cancel := context.WithTimeout(ctx, 2*approvalPoll)
+			ctx, cancel := context.WithTimeout(ctx, AnswerWait+AnswerTimeout)
 			defer cancel()
 			return a.RequestApproval(ctx, req)
 		})

@@ -6,7 +6,7 @@ import (
 )
 
 // Waits are the means of a call that waits for a person. It belongs to one turn, and all its
-// methods are called from the goroutine that runs the call.
+// methods but Replies are called from the goroutine that runs the call.
 type Waits interface {
 	// Wait calls f, which waits, and returns its error. Meanwhile the turn has no slot, its time
 	// stands still, and it holds up neither the drain of the process nor a lease that others

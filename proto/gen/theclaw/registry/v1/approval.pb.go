@@ -883,7 +883,7 @@ type RequestApprovalRequest struct {
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// digest of command, cwd and the names of the environment.
 	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
-	// wait for an answer, at most a minute.
+	// wait for an answer, at most 10 minutes.
 	Wait *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
 	// create_agent is what is asked for, instead of a command: command and digest are
 	// made of it, and the registry makes the agent when the approval is used. Only an

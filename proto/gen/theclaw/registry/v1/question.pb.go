@@ -279,7 +279,7 @@ type RequestQuestionRequest struct {
 	// life is how long the question waits, above 0 and at most 7 days; counted from
 	// the first call.
 	Life *durationpb.Duration `protobuf:"bytes,7,opt,name=life,proto3" json:"life,omitempty"`
-	// wait for an answer, at most a minute.
+	// wait for an answer, at most 10 minutes.
 	Wait          *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -18,8 +18,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -39,8 +37,6 @@ const (
 	maxText    = 4096 // bytes, of a question
 	maxOptions = 10
 	maxOption  = 200 // bytes
-	// poll is how long one call waits for the answer.
-	poll = 20 * time.Second
 )
 
 // Questions is the part of the registry's QuestionService that the tool needs.
@@ -168,36 +164,20 @@ func words(q *registrypb.Question) string {
 // ask makes one call, which waits as long as req says.
 func (t Tool) ask(ctx context.Context, c toolset.Call, req *registrypb.RequestQuestionRequest) (*registrypb.Question, error) {
 	r, err := registrycall.Call(ctx, c.Place.Trusted, func(ctx context.Context) (*registrypb.RequestQuestionResponse, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*poll)
+		ctx, cancel := context.WithTimeout(ctx, req.GetWait().AsDuration()+toolset.AnswerTimeout)
 		defer cancel()
 		return t.Questions.RequestQuestion(ctx, req)
 	})
 	return r.GetQuestion(), err
 }
 
-// wait waits until the question has ended, and offers it the messages of the peer meanwhile.
+// wait waits until the question has ended, and offers it the messages of the peer meanwhile. The
+// turn waits inside its call to the registry, which such a message interrupts: with the stack of a
+// second goroutine that makes the call, a wait would need half as much memory again.
 func (t Tool) wait(ctx context.Context, c toolset.Call, req *registrypb.RequestQuestionRequest, q *registrypb.Question) (*registrypb.Question, error) {
-	type outcome struct {
-		q   *registrypb.Question
-		err error
-	}
-	ended := make(chan outcome, 1)
-	var polling sync.WaitGroup
-	defer polling.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	polling.Go(func() {
-		req.Wait = durationpb.New(poll)
-		for {
-			q, err := t.ask(ctx, c, req)
-			if err != nil || q.GetState() != registrypb.QuestionState_QUESTION_STATE_PENDING {
-				ended <- outcome{q, err}
-				return
-			}
-		}
-	})
+	req.Wait = durationpb.New(toolset.AnswerWait)
 	for after := q.GetAfterId(); ; {
-		replies, changed := c.Place.Waits.Replies(after)
+		replies, _ := c.Place.Waits.Replies(after)
 		for _, r := range replies {
 			after = r.ID
 			taken, err := t.offer(ctx, c, q, r)
@@ -205,14 +185,37 @@ func (t Tool) wait(ctx context.Context, c toolset.Call, req *registrypb.RequestQ
 				return nil, err
 			}
 			if taken {
-				o := <-ended // the answer is there
-				return o.q, o.err
+				return t.ask(ctx, c, req)
 			}
+		}
+		waiting, interrupt := context.WithCancel(ctx)
+		go func() {
+			awaitReply(waiting, c.Place.Waits, after)
+			interrupt()
+		}()
+		now, err := t.ask(waiting, c, req)
+		interrupted := waiting.Err() != nil && ctx.Err() == nil
+		interrupt()
+		if err != nil && !interrupted {
+			return nil, err
+		}
+		if err == nil && now.GetState() != registrypb.QuestionState_QUESTION_STATE_PENDING {
+			return now, nil
+		}
+	}
+}
+
+// awaitReply waits until the peer has written something behind the message after.
+func awaitReply(ctx context.Context, w toolset.Waits, after int64) {
+	for {
+		replies, changed := w.Replies(after)
+		if len(replies) > 0 {
+			return
 		}
 		select {
 		case <-changed:
-		case o := <-ended:
-			return o.q, o.err
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -229,7 +232,7 @@ func (t Tool) offer(ctx context.Context, c toolset.Call, q *registrypb.Question,
 		}
 	}()
 	_, err = registrycall.Call(ctx, c.Place.Trusted, func(ctx context.Context) (*registrypb.AnswerQuestionResponse, error) {
-		ctx, cancel := context.WithTimeout(ctx, poll)
+		ctx, cancel := context.WithTimeout(ctx, toolset.AnswerTimeout)
 		defer cancel()
 		return t.Questions.AnswerQuestion(ctx, &registrypb.AnswerQuestionRequest{QuestionId: q.GetQuestionId(), Answer: r.Text, EventKey: r.Key})
 	})
