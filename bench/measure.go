@@ -58,6 +58,7 @@ func measure(agentd, before, only string, quick bool, progress io.Writer) (*tabl
 		{"provider", r.providers},
 		{"provider, the build before", r.compare},
 		{"tools", r.tools},
+		{"tools, the build before", r.compareTools},
 		{"tools alone", r.toolsAlone},
 		{"tools that wait", r.waits},
 		{"tools that are aborted", r.aborts},

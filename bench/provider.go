@@ -119,9 +119,9 @@ func (r *run) once(ctx context.Context, s *server.Server, conversations int, tag
 	return loadRound{m, (cpu1 - cpu0) / time.Duration(m.Messages)}, err
 }
 
-// compare runs 32 conversations in this build and in an earlier one in turns, and adds the
-// medians of the ratios of neighboring rounds.
-func (r *run) compare(ctx context.Context) (err error) {
+// bothBuilds calls fn with the build before and this one, each with an agent "asks" of one provider;
+// it does nothing when there is none before.
+func (r *run) bothBuilds(ctx context.Context, name string, fn func(builds [2]*server.Server) error) (err error) {
 	if r.before == "" {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (r *run) compare(ctx context.Context) (err error) {
 	for i, agentd := range []string{r.before, r.agentd} {
 		old := *r
 		old.agentd = agentd
-		s, err := old.startWithProvider(ctx, filepath.Join(r.dir, fmt.Sprint("compare", i)), model.URL)
+		s, err := old.startWithProvider(ctx, filepath.Join(r.dir, fmt.Sprint(name, i)), model.URL)
 		if err != nil {
 			return err
 		}
@@ -144,6 +144,16 @@ func (r *run) compare(ctx context.Context) (err error) {
 		}
 		builds[i] = s
 	}
+	return fn(builds)
+}
+
+// compare runs 32 conversations in this build and in an earlier one in turns, and adds the
+// medians of the ratios of neighboring rounds.
+func (r *run) compare(ctx context.Context) error {
+	return r.bothBuilds(ctx, "compare", func(builds [2]*server.Server) error { return r.compareBuilds(ctx, builds) })
+}
+
+func (r *run) compareBuilds(ctx context.Context, builds [2]*server.Server) error {
 	const conversations, rounds = 32, 3
 	var rate, cpu [2][]float64
 	for i := range rounds + 1 {

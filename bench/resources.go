@@ -204,6 +204,31 @@ func (r *run) toolsOf(ctx context.Context, s *server.Server) error {
 	return nil
 }
 
+// compareTools has this build and an earlier one make turns with one tool call, in turns, and adds the
+// median of the ratios of neighboring rounds.
+func (r *run) compareTools(ctx context.Context) error {
+	return r.bothBuilds(ctx, "compare-tools", func(builds [2]*server.Server) error {
+		const rounds = 7
+		n := r.size(100, 20)
+		var p50 [2][]float64
+		for i := range rounds + 1 {
+			for b, s := range builds {
+				took, err := load.Ask(ctx, s.Conn, "asks", toolQuestion, toolReply, fmt.Sprint("t", i), n)
+				if err != nil {
+					return err
+				}
+				slices.Sort(took)
+				if i > 0 { // the first warms up
+					p50[b] = append(p50[b], float64(load.Percentile(took, .5)))
+				}
+			}
+		}
+		ratio := ratios(p50[1], p50[0])
+		r.Below(fmt.Sprintf("tool turn `echo hi`, / of the build before (%s): push -> reply, p50", table.Short(time.Duration(middle(p50[0])))), middle(ratio), 1.05)
+		return nil
+	})
+}
+
 // askAtOnce asks n times in each of some conversations, and returns how long each answer took.
 func askAtOnce(ctx context.Context, s *server.Server, agent, question, reply, tag string, conversations, n int) ([][]time.Duration, error) {
 	took := make([][]time.Duration, conversations)
