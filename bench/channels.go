@@ -137,6 +137,49 @@ func (r *run) home(name, accounts string) (string, error) {
 	return home, os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte(text), 0o600)
 }
 
+// chatHome is a home with an agent "admin" that people of a chat platform write to.
+type chatHome struct {
+	name  string
+	bots  int    // accounts tg0, tg1 and so on, each with a Bot API of its own
+	more  string // further accounts that do not poll
+	sends bool   // answers go to the chats; else the agent has no outbound channel
+}
+
+// withChats starts agentd in such a home, and calls fn when all accounts receive.
+func (r *run) withChats(ctx context.Context, h chatHome, fn func(s *server.Server, bots []*chat) error, options ...server.Option) (err error) {
+	var bots []*chat
+	accounts := h.more
+	for i := range h.bots {
+		c, err := r.newChat(fmt.Sprint(h.name, i), 8000+i)
+		if err != nil {
+			return err
+		}
+		defer c.api.Close()
+		bots, accounts = append(bots, c), accounts+c.entry(fmt.Sprint("tg", i))
+	}
+	home, err := r.home(h.name, accounts)
+	if err != nil {
+		return err
+	}
+	s, err := server.Start(ctx, r.agentd, home, options...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	if h.sends {
+		err = s.AgentWith(ctx, "admin", "offline")
+	} else {
+		err = s.Agent(ctx, "admin")
+	}
+	if err != nil {
+		return err
+	}
+	if err := up(ctx, home, h.bots); err != nil {
+		return err
+	}
+	return fn(s, bots)
+}
+
 // up waits until n accounts of a home receive.
 func up(ctx context.Context, home string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -168,36 +211,26 @@ func up(ctx context.Context, home string, n int) error {
 
 // channelTimes measures the way of a message from the platform to the sent reply, alone and while
 // the platform holds back another chat, and the time until it is stored.
-func (r *run) channelTimes(ctx context.Context) (err error) {
-	c, err := r.newChat("times", 8001)
-	if err != nil {
-		return err
-	}
-	defer c.api.Close()
+func (r *run) channelTimes(ctx context.Context) error {
 	receiver, err := newReceiver()
 	if err != nil {
 		return err
 	}
 	defer receiver.Close()
-	home, err := r.home("channel-times", c.entry("tg")+"  wh: {type: webhook, dm: open, rate: 0}\n")
-	if err != nil {
-		return err
-	}
-	s, err := server.Start(ctx, r.agentd, home)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	if err := s.AgentWith(ctx, "admin", "offline"); err != nil {
-		return err
-	}
-	err = s.AgentWith(ctx, "sends", "offline",
+	h := chatHome{name: "channel-times", bots: 1, more: "  wh: {type: webhook, dm: open, rate: 0}\n", sends: true}
+	return r.withChats(ctx, h, func(s *server.Server, bots []*chat) error {
+		if err := r.timesOf(ctx, s, bots[0], receiver); err != nil {
+			return err
+		}
+		return r.accepts(ctx, s)
+	})
+}
+
+func (r *run) timesOf(ctx context.Context, s *server.Server, c *chat, receiver *fakeServer) error {
+	err := s.AgentWith(ctx, "sends", "offline",
 		[2]string{"channels.sink", `{type: webhook, url: "` + receiver.URL + `", allow_private: true}`},
 		[2]string{"outbound", `[{thread_pattern: "**", via: sink}]`})
 	if err != nil {
-		return err
-	}
-	if err := up(ctx, home, 1); err != nil {
 		return err
 	}
 	push, err := load.NewSender(ctx, s.Conn, "sends", "sent", receiver.Seen)
@@ -263,7 +296,7 @@ func (r *run) channelTimes(ctx context.Context) (err error) {
 	}
 	r.Below(fmt.Sprintf("the same of other chats while one has a 429 of 60 s (%s) / without, p50", table.Short(load.Percentile(held, .5))),
 		ratio(held, meanwhile)/ratio(sent, pushed), 1.1)
-	return r.accepts(ctx, s)
+	return nil
 }
 
 // accepts compares the call that stores a message of a channel with a push, by turns, to an agent that is
@@ -312,27 +345,12 @@ func (r *run) accepts(ctx context.Context, s *server.Server) error {
 
 // channelBurst measures many chats that write at once over one account, each next to the same
 // messages pushed: the middle of three rounds.
-func (r *run) channelBurst(ctx context.Context) (err error) {
-	c, err := r.newChat("burst", 8002)
-	if err != nil {
-		return err
-	}
-	defer c.api.Close()
-	home, err := r.home("channel-burst", c.entry("tg"))
-	if err != nil {
-		return err
-	}
-	s, err := server.Start(ctx, r.agentd, home)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	if err := s.Agent(ctx, "admin"); err != nil { // it sends nothing: the platform permits 30 messages a second
-		return err
-	}
-	if err := up(ctx, home, 1); err != nil {
-		return err
-	}
+func (r *run) channelBurst(ctx context.Context) error {
+	h := chatHome{name: "channel-burst", bots: 1} // it sends nothing: the platform permits 30 messages a second
+	return r.withChats(ctx, h, func(s *server.Server, bots []*chat) error { return r.burstOf(ctx, s, bots[0]) })
+}
+
+func (r *run) burstOf(ctx context.Context, s *server.Server, c *chat) error {
 	chats := r.size(100, 25)
 	const messages = 10
 	var ratios, rates []float64
@@ -344,7 +362,7 @@ func (r *run) channelBurst(ctx context.Context) (err error) {
 		}
 		threads = nil
 		for i := range chats {
-			threads = append(threads, fmt.Sprint("threads/peers/tg-", 10_000*(round+1)+i))
+			threads = append(threads, fmt.Sprint("threads/peers/tg0-", 10_000*(round+1)+i))
 		}
 		took, err := load.Burst(ctx, s.Conn, "admin", threads, messages, func() error {
 			for m := range messages {
@@ -365,27 +383,12 @@ func (r *run) channelBurst(ctx context.Context) (err error) {
 }
 
 // channelStops measures how soon the processes of a tool are gone after /stop in the chat.
-func (r *run) channelStops(ctx context.Context) (err error) {
-	c, err := r.newChat("stops", 8003)
-	if err != nil {
-		return err
-	}
-	defer c.api.Close()
-	home, err := r.home("channel-stops", c.entry("tg"))
-	if err != nil {
-		return err
-	}
-	s, err := server.Start(ctx, r.agentd, home)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	if err := s.AgentWith(ctx, "admin", "offline"); err != nil {
-		return err
-	}
-	if err := up(ctx, home, 1); err != nil {
-		return err
-	}
+func (r *run) channelStops(ctx context.Context) error {
+	h := chatHome{name: "channel-stops", bots: 1, sends: true}
+	return r.withChats(ctx, h, func(_ *server.Server, bots []*chat) error { return r.stopsOf(ctx, bots[0]) })
+}
+
+func (r *run) stopsOf(ctx context.Context, c *chat) error {
 	var took []time.Duration
 	const limit = time.Second
 	n, within := r.size(20, 5), 0
@@ -476,51 +479,29 @@ type gatewayRest struct {
 // gatewayAtRest measures a gateway of a home with accounts, and after a message in each of some
 // chats that its agent has answered.
 func (r *run) gatewayAtRest(ctx context.Context, name string, accounts, chats int) (out gatewayRest, err error) {
-	text := ""
-	var list []*chat
-	for i := range accounts {
-		c, err := r.newChat(fmt.Sprint(name, i), 8100+i)
-		if err != nil {
-			return out, err
+	h := chatHome{name: "channel-memory-" + name, bots: accounts}
+	err = r.withChats(ctx, h, func(s *server.Server, bots []*chat) error {
+		say := func(from, to int) error {
+			for i := from; i < to; i++ {
+				bots[0].say(int64(100_000+i), "say: hello")
+			}
+			return awaitTurns(ctx, s, "admin", to)
 		}
-		defer c.api.Close()
-		list, text = append(list, c), text+c.entry(fmt.Sprint("tg", i))
-	}
-	home, err := r.home("channel-memory-"+name, text)
-	if err != nil {
-		return out, err
-	}
-	s, err := server.Start(ctx, r.agentd, home, server.WithMetrics, server.Only("gateway"))
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	if err := s.Agent(ctx, "admin"); err != nil {
-		return out, err
-	}
-	if err := up(ctx, home, accounts); err != nil {
-		return out, err
-	}
-	if chats == 0 {
-		out.atRest, err = measureAtRest(ctx, s)
-		return out, err
-	}
-	const warm = 20
-	for i := range chats + warm {
-		if i == warm { // what the first messages need stays
-			if err := awaitTurns(ctx, s, "admin", warm); err != nil {
-				return out, err
+		const warm = 20
+		if chats > 0 {
+			if err := say(0, warm); err != nil { // what the first messages need stays
+				return err
 			}
 			if out.before, err = measureAtRest(ctx, s); err != nil {
-				return out, err
+				return err
+			}
+			if err := say(warm, warm+chats); err != nil {
+				return err
 			}
 		}
-		list[0].say(int64(100_000+i), "say: hello")
-	}
-	if err := awaitTurns(ctx, s, "admin", chats+warm); err != nil {
-		return out, err
-	}
-	out.atRest, err = measureAtRest(ctx, s)
+		out.atRest, err = measureAtRest(ctx, s)
+		return err
+	}, server.WithMetrics, server.Only("gateway"))
 	return out, err
 }
 
