@@ -19,7 +19,8 @@
 //
 // It does not reach what has left the agent: other agents' inboxes, the audit log, which
 // records what programs were run, workdir/, backups, and memory/agent.md, which belongs to
-// the agent (docs/security.md).
+// the agent; and what an owner had the agent write to the peer, which is a part of the
+// owner's turn (docs/security.md).
 package peer
 
 import (
