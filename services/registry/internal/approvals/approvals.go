@@ -432,34 +432,6 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 	return out, nil
 }
 
-// WatchApprovals sends the pending questions, and then each change.
-func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
-	ctx, sent := out.Context(), map[string]registryv1.ApprovalState{}
-	for first := true; ; first = false {
-		woken, done := s.Wakes.AwaitApproval("")
-		err := s.each(ctx, func(a store.Approval) error {
-			m := message(a)
-			news := sent[a.ID] != m.GetState() && (!first || a.State == pending)
-			if sent[a.ID] = m.GetState(); news {
-				return out.Send(s.shown(ctx, m))
-			}
-			return nil
-		})
-		if err == nil {
-			select {
-			case <-woken:
-			case <-s.Wakes.Again():
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		}
-		done()
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // notify are the words of tools.approval_notify.
 var notify = map[string]registryv1.ApprovalNotify{
 	config.NotifyOwners: registryv1.ApprovalNotify_APPROVAL_NOTIFY_OWNERS, config.NotifyOrigin: registryv1.ApprovalNotify_APPROVAL_NOTIFY_ORIGIN,
@@ -495,26 +467,6 @@ func (s *Service) shown(ctx context.Context, m *registryv1.Approval) *registryv1
 		out.PlatformThread = c.ReplyContext.PlatformThread()
 	}
 	return out
-}
-
-// each calls show with all stored questions, oldest first.
-func (s *Service) each(ctx context.Context, show func(store.Approval) error) error {
-	const page = 200
-	for after := ""; ; {
-		list, err := s.Approvals.Approvals(ctx, after, "", "", page)
-		if err != nil {
-			return err
-		}
-		for _, a := range list {
-			if err := show(a); err != nil {
-				return err
-			}
-		}
-		if len(list) < page {
-			return nil
-		}
-		after = list[page-1].ID
-	}
 }
 
 // message converts a question; one whose time is over is expired.

@@ -416,54 +416,6 @@ func (s *Questions) ListQuestions(ctx context.Context, req *registryv1.ListQuest
 	return out, nil
 }
 
-// WatchQuestions sends the questions that wait, and then each change.
-func (s *Questions) WatchQuestions(_ *registryv1.WatchQuestionsRequest, out registryv1.QuestionService_WatchQuestionsServer) error {
-	ctx, sent := out.Context(), map[string]registryv1.QuestionState{}
-	for first := true; ; first = false {
-		woken, done := s.Wakes.AwaitApproval("")
-		err := s.each(ctx, func(q store.Question) error {
-			m := questionMessage(q)
-			news := sent[q.ID] != m.GetState() && (!first || m.GetState() == registryv1.QuestionState_QUESTION_STATE_PENDING)
-			if sent[q.ID] = m.GetState(); news {
-				return out.Send(&registryv1.WatchQuestionsResponse{Question: m})
-			}
-			return nil
-		})
-		if err == nil {
-			select {
-			case <-woken:
-			case <-s.Wakes.Again():
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		}
-		done()
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// each calls show with all stored questions, oldest first.
-func (s *Questions) each(ctx context.Context, show func(store.Question) error) error {
-	const page = 200
-	for after := ""; ; {
-		list, err := s.Questions.Questions(ctx, after, "", "", page)
-		if err != nil {
-			return s.Fault("", "", err)
-		}
-		for _, q := range list {
-			if err := show(q); err != nil {
-				return err
-			}
-		}
-		if len(list) < page {
-			return nil
-		}
-		after = list[page-1].ID
-	}
-}
-
 // questionMessage converts a question; one whose time is over is expired.
 func questionMessage(q store.Question) *registryv1.Question {
 	if q.State == store.QuestionPending && time.Now().After(q.Expires) {
