@@ -32,7 +32,6 @@ var (
 		{"internal/channel/discord", "internal/boundary", "answers of the API are read up to a limit"},
 		{"internal/channel/discord", "internal/pause", "a connection, and a message to a channel that is full, wait"},
 		{"internal/channel/plugin", "internal/rpc", "a plugin is dialed as the services are, at a socket of our own user"},
-		{"internal/channel/webhook", "internal/boundary", "names of attachments are written into messages"},
 		{"internal/channel/telegram", "internal/boundary", "answers of the Bot API are read up to a limit"},
 		{"internal/channel/telegram", "internal/markup", "a text is sent with entities"},
 		{"examples/botapi", "internal/channel/telegram/telegramtest", "the program serves the Bot API that tests use"},

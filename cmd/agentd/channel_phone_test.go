@@ -40,7 +40,7 @@ var channelTypes = []channelType{
 	{name: "telegram", open: telegramPhone, files: true, commands: "/", repeats: true},
 	{name: "discord", open: discordPhone, files: true, commands: "/"},
 	{name: "slack", open: slackPhone, files: true, commands: "!"},
-	{name: "webhook", open: webhookPhone},
+	{name: "webhook", open: webhookPhone, files: true},
 	{name: "plugin", open: pluginPhone, files: true, commands: "/"},
 }
 
@@ -232,11 +232,15 @@ func (p *webhookPlatform) entry() string {
 
 func (*webhookPlatform) peer(person int) string { return fmt.Sprint(person) }
 
-func (p *webhookPlatform) say(person int, text, _ string) {
+func (p *webhookPlatform) say(person int, text, file string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next++
-	doc, err := json.Marshal(map[string]any{"id": fmt.Sprint("o-", p.next), "from": map[string]string{"id": fmt.Sprint(person), "name": "P"}, "text": text})
+	m := map[string]any{"id": fmt.Sprint("o-", p.next), "from": map[string]string{"id": fmt.Sprint(person), "name": "P"}, "text": text}
+	if file != "" {
+		m["attachments"] = []map[string]any{{"name": file, "mime": "text/plain", "data": []byte(file)}} // in base64
+	}
+	doc, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // texts always can be
 	}

@@ -44,10 +44,12 @@ type ReplyTo struct {
 
 // Attachment is a file of an update.
 type Attachment struct {
-	// Type is image, audio, voice, video or file.
+	// Type is image, audio, voice, video or file; empty: it follows from MIME.
 	Type, MIME, Name string
 	Size             int64 // 0: unknown
+	// Data is the content, where it came with the update.
+	Data []byte
 	// Open fetches the content, which is at most limit bytes ([ErrTooLarge]); nil: it cannot be
-	// fetched.
+	// fetched. An [*Error] of class [Rejected] says that no repeat can help.
 	Open func(ctx context.Context, limit int64) (io.ReadCloser, error)
 }

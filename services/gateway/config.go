@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/hook"
+	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
 )
@@ -37,7 +38,9 @@ type Deps struct {
 	Runners hook.Runners
 	// Resolve turns a reference to a secret (env:NAME, file:PATH) into its value; nil: accounts
 	// that name a secret do not start.
-	Resolve  func(ctx context.Context, ref string) (string, error)
+	Resolve func(ctx context.Context, ref string) (string, error)
+	// Guard is for the addresses from which the attachments of posts are fetched; the zero value: public ones.
+	Guard    netguard.Guard
 	Metrics  *obs.GatewayMetrics
 	Logger   *slog.Logger
 	Redactor *redact.Redactor // knows each secret after its first use; nil: a new one

@@ -111,6 +111,7 @@ type answer struct {
 	Fate      string
 	Reason    string
 	Error     string
+	Missing   []string
 	raw       string
 }
 

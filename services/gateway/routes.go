@@ -75,8 +75,8 @@ const (
 	headerLimit    = 16 << 10
 	readLimit      = 10 * time.Second
 	idleLimit      = time.Minute
-	// writeLimit is longer than a program can wait for a reply.
-	writeLimit = intake.MaxWait + 30*time.Second
+	// writeLimit is longer than a program can wait for its attachments and a reply.
+	writeLimit = intake.MaxFetch + intake.MaxWait + 30*time.Second
 	drainLimit = 5 * time.Second
 )
 
@@ -105,8 +105,8 @@ func (s *server) serve(ctx context.Context, h http.Handler, metrics *obs.Gateway
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: headerLimit,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-		// A request that waits for a reply ends when the service does.
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		// A request that waits ends when the service does.
+		BaseContext: func(net.Listener) context.Context { return intake.Serve(ctx) },
 		ConnState: func(_ net.Conn, now http.ConnState) {
 			switch now {
 			case http.StateNew:

@@ -22,6 +22,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/catalog"
+	"github.com/theclaw/agents/internal/channel/webhook"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/pause"
@@ -95,7 +96,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.accounts = accounts.New(set)
 	s.intake = intake.Deps{
 		Accounts: s.accounts, Channels: registryv1.NewChannelServiceClient(deps.Registry), Turns: registryv1.NewTurnServiceClient(deps.Registry),
-		Media: registryv1.NewMediaServiceClient(deps.Registry), Agents: registryv1.NewAgentServiceClient(deps.Registry),
+		Media: registryv1.NewMediaServiceClient(deps.Registry), Files: webhook.NewFetcher(deps.Guard), Agents: registryv1.NewAgentServiceClient(deps.Registry),
 		Sessions: registryv1.NewSessionServiceClient(deps.Registry), Approvals: registryv1.NewApprovalServiceClient(deps.Registry),
 		Questions: registryv1.NewQuestionServiceClient(deps.Registry), Metrics: deps.Metrics, Logger: deps.Logger,
 		Hooks: &hook.Caller{Run: hook.At(deps.Runners), Clean: deps.Redactor.Clean, Meter: deps.Metrics, Logger: deps.Logger},

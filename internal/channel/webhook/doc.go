@@ -1,15 +1,17 @@
 // Package webhook delivers messages by HTTPS POST to a URL of the operator's
 // choice, decides which addresses such a request may reach, and reads the messages that
-// programs post to an account ([Verify], [Read]).
+// programs post to an account ([Verify], [Read]), and the files that those name ([Fetcher]).
 //
 // Promises:
-//   - Every send opens a new connection, and the address is checked after name resolution,
+//   - Every request opens a new connection, and the address is checked after name resolution,
 //     at the socket: a name that resolves to another address the second time,
 //     an IP written in an odd form and each redirect meet the same check.
 //   - Nothing is sent through a proxy of the environment, and net/http repeats
 //     nothing on its own: a repeat that does not carry the duplicate flag would
 //     break the contract with the receiver.
 //   - A signed message reaches only the host it was signed for.
+//   - A file is fetched from a public address, whatever allow_private says: that is about the
+//     address that the operator chose, and files are named by whoever posts.
 //   - The URL's path and query, which often hold a token, and the secret are in
 //     no error.
 //

@@ -109,7 +109,7 @@ func TestRebinding(t *testing.T) {
 	r := newReceiver(t)
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(r.URL, "http://"))
 	w := open(t, Config{URL: "http://hook.test.:" + port + "/", AllowPrivate: true})
-	w.transport = newTransport(guard{allowPrivate: true, plain: true}, dns(t, "127.0.0.1", "0.0.0.0", "93.184.216.34"))
+	w.transport = newTransport(guard{allowPrivate: true, plain: true}.control, dns(t, "127.0.0.1", "0.0.0.0", "93.184.216.34"))
 	if _, err := w.Send(t.Context(), message()); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestRebinding(t *testing.T) {
 		failure(t, err, channel.Rejected)
 	}
 	w = open(t, Config{URL: "https://hook.test.:" + port + "/"})
-	w.transport = newTransport(guard{}, dns(t, "127.0.0.1"))
+	w.transport = newTransport(guard{}.control, dns(t, "127.0.0.1"))
 	_, err := w.Send(t.Context(), message())
 	failure(t, err, channel.Rejected)
 	if r.count() != 1 {

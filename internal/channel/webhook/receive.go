@@ -2,20 +2,22 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/channel"
 )
 
@@ -71,13 +73,15 @@ type replyTo struct {
 }
 
 type attached struct {
+	URL  string `json:"url"`
+	Data string `json:"data"` // base64
 	MIME string `json:"mime"`
 	Name string `json:"name"`
 }
 
 // Read returns the message of a body that was posted to an account. The error says which part of
-// it is wrong. An attachment is not fetched; the text names it.
-func Read(account string, body []byte) (channel.Update, error) {
+// it is wrong. Attachments that it names by their addresses are fetched with f, later.
+func Read(account string, body []byte, f *Fetcher) (channel.Update, error) {
 	var in inbound
 	if !utf8.Valid(body) {
 		return channel.Update{}, errors.New("the body is not UTF-8")
@@ -111,13 +115,44 @@ func Read(account string, body []byte) (channel.Update, error) {
 		Kind: in.Conversation.Kind, SessionID: in.Conversation.ID, PeerID: in.From.ID, PeerName: in.From.Name,
 		Thread: in.Thread, MessageID: in.ID, Text: in.Text, Mentioned: in.Mentioned,
 	}
-	for _, a := range in.Attachments {
-		u.Text = strings.TrimPrefix(u.Text+fmt.Sprintf("\n[attachment %s (%s), not received]", boundary.Name(a.Name), channel.Clean(a.MIME, 80)), "\n")
+	for n, a := range in.Attachments {
+		file, err := a.file(f)
+		if err != nil {
+			return channel.Update{}, fmt.Errorf("attachments[%d]%w", n, err)
+		}
+		u.Attachments = append(u.Attachments, file)
 	}
 	if r := in.ReplyTo; r != nil {
 		u.ReplyTo = &channel.ReplyTo{ID: r.ID, Text: r.Text}
 	}
 	return u, nil
+}
+
+// file is an attachment of a message. The error begins with the field that is wrong.
+func (a attached) file(f *Fetcher) (channel.Attachment, error) {
+	out := channel.Attachment{MIME: a.MIME, Name: a.Name}
+	switch {
+	case a.URL == "" && a.Data == "":
+		return out, errors.New(".url or .data is required")
+	case a.URL != "" && a.Data != "":
+		return out, errors.New(" has url and data, of which it can have one")
+	case a.Data != "":
+		data, err := base64.StdEncoding.DecodeString(a.Data)
+		if err != nil {
+			return out, errors.New(".data is not base64")
+		}
+		out.Data, out.Size = data, int64(len(data))
+		return out, nil
+	}
+	u, err := fileURL(a.URL)
+	if err != nil {
+		return out, fmt.Errorf(".url %w", err)
+	}
+	if out.Name == "" {
+		out.Name = path.Base(u.Path)
+	}
+	out.Open = func(ctx context.Context, limit int64) (io.ReadCloser, error) { return f.open(ctx, u, limit) }
+	return out, nil
 }
 
 // key names a message. Ids may hold anything, and may be long: no two have one key.

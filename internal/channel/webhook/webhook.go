@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
@@ -22,9 +23,9 @@ import (
 
 const (
 	defaultTimeout = 30 * time.Second // of one send, redirects included
-	maxRedirects   = 3
-	maxAnswer      = 64 << 10 // bytes read of an answer
-	maxProviderID  = 200      // characters kept of the receiver's id
+	maxRedirects   = 3                // of one request
+	maxAnswer      = 64 << 10         // bytes read of an answer
+	maxProviderID  = 200              // characters kept of the receiver's id
 )
 
 // Config is one webhook.
@@ -37,7 +38,8 @@ type Config struct {
 }
 
 // Webhook is a channel; it is safe for concurrent use and holds no connection
-// between sends.
+// between sends. There is no http.Client around its transport: redirects are its own
+// to judge.
 type Webhook struct {
 	cfg       Config
 	url       *url.URL
@@ -67,20 +69,20 @@ func New(cfg Config, resolve channel.Resolve) (*Webhook, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	return &Webhook{cfg: cfg, url: u, resolve: resolve, transport: newTransport(guard{cfg.AllowPrivate, u.Scheme == "http"}, nil)}, nil
+	return &Webhook{cfg: cfg, url: u, resolve: resolve, transport: newTransport(guard{cfg.AllowPrivate, u.Scheme == "http"}.control, nil)}, nil
 }
 
-// newTransport returns a transport that dials for each request. Without reused
-// connections net/http has no reason to repeat a request, which it otherwise
-// does for one that carries an Idempotency-Key. There is no http.Client around
-// it: redirects are ours to judge.
-func newTransport(g guard, r *net.Resolver) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: r, Control: g.control}
+// newTransport returns a transport that dials for each request, and checks each
+// address with control. Without reused connections net/http has no reason to
+// repeat a request, which it otherwise does for one that carries an
+// Idempotency-Key.
+func newTransport(control func(network, address string, c syscall.RawConn) error, r *net.Resolver) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: r, Control: control}
 	return &http.Transport{
 		Proxy:                  nil,
 		DialContext:            dialer.DialContext,
 		DisableKeepAlives:      true,
-		DisableCompression:     true, // an answer is small, and a bomb stays out
+		DisableCompression:     true, // what counts is the bytes that are read
 		MaxResponseHeaderBytes: maxAnswer,
 		TLSHandshakeTimeout:    10 * time.Second,
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/obs/redact"
@@ -79,6 +80,8 @@ type Options struct {
 	// PublicURL and TrustedProxies are those of the gateway.
 	PublicURL      string
 	TrustedProxies []netip.Prefix
+	// Guard is that of the gateway, for attachments.
+	Guard netguard.Guard
 }
 
 // World is a running home.
@@ -343,7 +346,7 @@ func (w *World) startGateway(p *place, name string) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Logger: w.o.Logger, Resolve: w.resolve, Metrics: w.o.GatewayMetrics})
+	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Logger: w.o.Logger, Resolve: w.resolve, Guard: w.o.Guard, Metrics: w.o.GatewayMetrics})
 	if err != nil {
 		return err
 	}

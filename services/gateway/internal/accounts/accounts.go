@@ -68,6 +68,9 @@ const (
 	Hooks = "/hooks/"
 	// MaxTaken is how many messages of an account are on their way at a time.
 	MaxTaken = 200
+	// maxWithFiles is how many of them wait for files that have to be fetched, where programs post
+	// to the account, and maxFiles how many of those files are fetched at a time.
+	maxWithFiles, maxFiles = 32, 4
 	// conflictWait is the wait of an account whose token another reader uses: longer than a poll.
 	conflictWait = 35 * time.Second
 	// steady is how long an account is up until the wait after its next failure is the first again.
@@ -93,18 +96,33 @@ type Account struct {
 	// Key of its signatures; empty for an account without a secret.
 	Key string
 
-	places chan struct{}
+	places
 }
 
-// Taken is how many of the places of the account are taken.
-func (a Account) Taken() int { return len(a.places) }
+// places are those of an account that is posted to.
+type places struct {
+	messages, withFiles chan struct{}
+	// Files has a place for each file that is fetched at a time.
+	Files chan struct{}
+}
 
-// Take takes one of the places of the account for a message, and returns how it is given back;
-// false when all are taken.
-func (a Account) Take() (done func(), ok bool) {
+func newPlaces() places {
+	return places{make(chan struct{}, MaxTaken), make(chan struct{}, maxWithFiles), make(chan struct{}, maxFiles)}
+}
+
+// Taken is how many messages of the account are on their way.
+func (p places) Taken() int { return len(p.messages) }
+
+// Take takes a place for a message, and returns how it is given back; false when all are taken.
+func (p places) Take() (done func(), ok bool) { return take(p.messages) }
+
+// TakeWithFiles takes a place for a message that has one already and waits for files that have to be fetched.
+func (p places) TakeWithFiles() (done func(), ok bool) { return take(p.withFiles) }
+
+func take(from chan struct{}) (done func(), ok bool) {
 	select {
-	case a.places <- struct{}{}:
-		return func() { <-a.places }, true
+	case from <- struct{}{}:
+		return func() { <-from }, true
 	default:
 		return nil, false
 	}
@@ -178,7 +196,7 @@ type Set struct {
 
 type account struct {
 	entry  layer.Account
-	places chan struct{}
+	places places
 	Status
 	identity string             // at its platform, while it is up
 	end      context.CancelFunc // of its receiver; nil: it has none
@@ -214,7 +232,7 @@ func (s *Set) Apply(ctx context.Context, list []layer.Account) {
 			if a != nil && a.end != nil {
 				a.end()
 			}
-			a = &account{places: make(chan struct{}, MaxTaken), Status: Status{Name: e.Name, Type: e.Type, Lag: -1}}
+			a = &account{places: newPlaces(), Status: Status{Name: e.Name, Type: e.Type, Lag: -1}}
 		}
 		if !reflect.DeepEqual(a.entry, e) {
 			changed = append(changed, e.Name)

@@ -1,9 +1,9 @@
 // Package intake takes in the messages of accounts: those that programs post ([Handler]), and
 // those that platforms deliver ([Deps.Receive]). Each is answered when it is on disk.
 //
-//	POST /hooks/NAME --> account --> signature --> message --> registry: AcceptMessages --> answer
-//	                        |           |             |              |
-//	                       404         401           400      200 refused, 429 and 503 later
+//	POST /hooks/NAME --> account --> signature --> message --> its files --> registry: AcceptMessages --> answer
+//	                        |           |             |        are stored            |
+//	                       404         401           400                  200 refused, 429 and 503 later
 //
 //	platform --> receiver --> lane of the conversation --> registry: AcceptMessages --> acknowledgment
 //	                            (albums are joined)                  |
@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,8 @@ type Deps struct {
 	Channels registryv1.ChannelServiceClient
 	Turns    registryv1.TurnServiceClient
 	Media    registryv1.MediaServiceClient
+	// Files fetches the attachments that posts name by their addresses.
+	Files *webhook.Fetcher
 	// What commands are answered with.
 	Agents    registryv1.AgentServiceClient
 	Sessions  registryv1.SessionServiceClient
@@ -84,7 +87,7 @@ func (d Deps) ForAll() Deps {
 // Commands takes over the settings of the chat commands.
 func (d Deps) Commands(c layer.Commands) { d.live.commands.Store(&c) }
 
-// Handler serves POST /hooks/{name}.
+// Handler serves POST /hooks/{name}. The context of its requests is one of [Serve].
 type Handler struct {
 	Deps
 	waiting chan struct{}
@@ -104,6 +107,8 @@ type answer struct {
 	Reply     string `json:"reply,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Message   string `json:"message,omitempty"`
+	// Missing are the attachments that did not arrive, each with the reason.
+	Missing []string `json:"missing,omitempty"`
 
 	dropped bool
 }
@@ -179,7 +184,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 		done()
 		h.Metrics.SetInflight(account.Name, account.Taken())
 	}()
-	u, err := webhook.Read(account.Name, body)
+	u, err := webhook.Read(account.Name, body, h.Files)
 	if err != nil {
 		return out, http.StatusBadRequest, fault.New(codes.InvalidArgument, fault.InvalidArgument, err.Error(), "see docs/channels.md for the form of a message")
 	}
@@ -191,22 +196,14 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 		out.Message = "a hook of this home dropped the message"
 		return out, 0, nil
 	}
-	ctx, cancel := context.WithTimeout(posted, acceptLimit)
-	defer cancel()
-	got, err := h.Channels.AcceptMessages(ctx, &registryv1.AcceptMessagesRequest{Account: account.Name, Messages: []*registryv1.InboundMessage{message(u)}})
-	fault.Point("G3")
+	in, files := message(u), len(u.Attachments) > 0
+	m, status, err := h.accept(posted, account.Name, in, files)
+	if err == nil && files {
+		m, status, err = h.acceptWithFiles(serving(r), account, u, in, m)
+	}
 	if err != nil {
-		f := fault.From(err)
-		if f.Code == codes.InvalidArgument {
-			return out, http.StatusBadRequest, err
-		}
-		h.Logger.Warn("a message was not accepted", "account", account.Name, "error", fault.Chain(err))
-		return out, http.StatusServiceUnavailable, later("the message cannot be stored now", max(f.RetryAfter, time.Second))
+		return out, status, err
 	}
-	if len(got.GetResults()) != 1 {
-		return out, http.StatusServiceUnavailable, later("the registry did not say what became of the message", time.Second)
-	}
-	m := got.GetResults()[0]
 	switch m.GetOutcome() {
 	case registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER:
 		status = http.StatusServiceUnavailable
@@ -235,9 +232,79 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 		Agent: m.GetAgentId(), Session: m.GetSessionKey(), RunID: m.GetRunId(),
 	}
 	if !out.Duplicate {
+		out.Missing = missing(in)
 		h.Accounts.Accepted(account.Name, u.SentAt)
 	}
 	return out, 0, nil
+}
+
+// accept passes a message to the registry; with check it asks what would become of the message. With an error it returns
+// the status that stands for it.
+func (h *Handler) accept(ctx context.Context, account string, m *registryv1.InboundMessage, check bool) (*registryv1.AcceptedMessage, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
+	defer cancel()
+	got, err := h.Channels.AcceptMessages(ctx, &registryv1.AcceptMessagesRequest{Account: account, Messages: []*registryv1.InboundMessage{m}, Check: check})
+	fault.Point("G3")
+	if err != nil {
+		f := fault.From(err)
+		if f.Code == codes.InvalidArgument {
+			return nil, http.StatusBadRequest, err
+		}
+		h.Logger.Warn("a message was not accepted", "account", account, "error", fault.Chain(err))
+		return nil, http.StatusServiceUnavailable, later("the message cannot be stored now", max(f.RetryAfter, time.Second))
+	}
+	if len(got.GetResults()) != 1 {
+		return nil, http.StatusServiceUnavailable, later("the registry did not say what became of the message", time.Second)
+	}
+	return got.GetResults()[0], 0, nil
+}
+
+// acceptWithFiles takes in a message with attachments, of which checked says what would become of it. They are stored
+// before the message, and only for one that will be: a repeat fetches nothing.
+func (h *Handler) acceptWithFiles(ctx context.Context, account accounts.Account, u channel.Update, m *registryv1.InboundMessage, checked *registryv1.AcceptedMessage) (*registryv1.AcceptedMessage, int, error) {
+	switch checked.GetOutcome() {
+	case registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED:
+		if err := h.attach(ctx, account, checked.GetAgentId(), u, m); err != nil {
+			return nil, http.StatusServiceUnavailable, err
+		}
+	case registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT:
+		nameFiles(u, m)
+	case registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR: // the person asks to be let in
+	default:
+		return checked, 0, nil
+	}
+	return h.accept(context.WithoutCancel(ctx), account.Name, m, false)
+}
+
+// attach stores the attachments of a message for the agent that gets it. An error says that the program should post the
+// message again: too many wait, or the service stops.
+func (h *Handler) attach(ctx context.Context, account accounts.Account, agentID string, u channel.Update, m *registryv1.InboundMessage) error {
+	if slices.ContainsFunc(u.Attachments, func(f channel.Attachment) bool { return f.Open != nil }) {
+		done, ok := account.TakeWithFiles()
+		if !ok {
+			return later("too many messages of the account wait for their attachments", time.Second)
+		}
+		defer done()
+	}
+	within, cancel := context.WithTimeout(ctx, MaxFetch)
+	defer cancel()
+	files{h.Deps, account.Name, account.MediaMaxMiB, account.Files}.putAll(within, agentID, u, m)
+	if ctx.Err() != nil {
+		return later("the gateway stops", time.Second)
+	}
+	return nil
+}
+
+// Serve returns the context for the requests of a service that runs until ctx ends.
+func Serve(ctx context.Context) context.Context { return context.WithValue(ctx, service{}, ctx) }
+
+// service is the key of the context of the service in that of a request.
+type service struct{}
+
+// serving is the context of what a request began: it ends with the service, also when the program does not wait.
+func serving(r *http.Request) context.Context {
+	ctx, _ := r.Context().Value(service{}).(context.Context)
+	return ctx
 }
 
 // signed checks who posts. Without a secret every program that reaches the address may, which is

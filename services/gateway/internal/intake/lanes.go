@@ -52,13 +52,12 @@ type Account struct {
 	bot       string
 	since     *timestamppb.Timestamp // when it began to receive; set by Connected
 
-	mediaMaxMiB int // of an attachment
+	files files
 
 	ctx    context.Context // of all that it does
 	fail   context.CancelCauseFunc
 	places chan struct{} // for updates on their way
 	calls  chan struct{} // for calls of the registry
-	file   chan struct{} // for an attachment in memory
 	work   sync.WaitGroup
 
 	cursors cursors
@@ -90,8 +89,8 @@ type item struct {
 func (d Deps) Receive(ctx context.Context, entry layer.Account, l accounts.Lease, kind channel.Type, r channel.Receiver, out channel.Channel, connected func(identity, name string) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &Account{
-		deps: d, name: entry.Name, mediaMaxMiB: entry.MediaMaxMiB, lease: l, kind: kind, out: out, connected: connected, ctx: ctx, fail: cancel,
-		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), file: make(chan struct{}, 1), typing: make(chan struct{}, maxTyping), lanes: map[string]*lane{},
+		deps: d, name: entry.Name, files: files{d, entry.Name, entry.MediaMaxMiB, make(chan struct{}, 1)}, lease: l, kind: kind, out: out, connected: connected, ctx: ctx, fail: cancel,
+		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), typing: make(chan struct{}, maxTyping), lanes: map[string]*lane{},
 	}
 	a.notices.sent = map[string]time.Time{}
 	defer d.Metrics.SetInflight(entry.Name, 0) // what is on its way comes again
@@ -310,10 +309,15 @@ func (a *Account) accept(list []*item) {
 				a.done(list[0], "command", "", began)
 				return
 			case taken:
-				a.attach(results[0].GetAgentId(), list[0].update, messages[0])
+				for n, out := range attach(list[0].update, messages[0]) {
+					a.files.put(a.ctx, results[0].GetAgentId(), list[0].update.Attachments[n], out)
+				}
 				continue
-			case outcome == registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR, outcome == registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT:
-				continue // it is stored, or the person asks, without its files
+			case outcome == registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT: // it is stored without its files
+				nameFiles(list[0].update, messages[0])
+				continue
+			case outcome == registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR: // the person asks to be let in
+				continue
 			}
 		}
 		done, wait := a.settle(list[:together], messages, results, began)
