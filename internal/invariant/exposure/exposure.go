@@ -31,6 +31,11 @@ type File struct {
 // make there is theirs, and the directory itself keeps everybody else out.
 func (f File) Workdir() bool { return strings.HasPrefix(f.Rest, "workdir/") }
 
+// hook reports whether a file lies among the programs of hooks, of the home or of the agent.
+func (f File) hook() bool {
+	return strings.HasPrefix(f.Path, "hooks/") || strings.HasPrefix(f.Rest, "hooks/")
+}
+
 // Walk calls visit for a home and every file in it, and failed for what cannot be read, which ends
 // nothing. Of other agents than only it calls for none. An [fs.SkipDir] of visit leaves
 // out what is in a directory.
@@ -90,6 +95,9 @@ const (
 // have at most.
 func (f File) Exposed() (Exposure, fs.FileMode) {
 	most, counts := privateMode(f.Info)
+	if f.hook() {
+		most |= 0o100
+	}
 	switch {
 	case !counts || f.Workdir() || f.Info.Mode().Perm()&^most == 0:
 		return Private, most
