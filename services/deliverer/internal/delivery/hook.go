@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -56,6 +57,7 @@ func (l *lane) decide(due *Due, w target) (v verdict, ok bool) {
 			return verdict{}, true
 		}
 		due.asked = &d
+		fault.Point("hook.answered") // killed here: the hooks are asked again
 	}
 	if err := l.agent.check(); err != nil {
 		return verdict{err: err}, false

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
@@ -99,5 +100,6 @@ func (s *Service) decide(ctx context.Context, a *state.Agent, fence store.Fence,
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
+	fault.Point("hook.decided") // killed here: the decision stands
 	return &registryv1.DecideDeliveryResponse{Decision: proto.CloneOf(in)}, nil
 }
