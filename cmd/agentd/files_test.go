@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,5 +108,39 @@ func TestKilledWithPostedFiles(t *testing.T) {
 				t.Errorf("%v", found)
 			}
 		})
+	}
+}
+
+// A registry that is away while a file is stored costs a wait and not the file.
+func TestRegistryAwayFromPostedFile(t *testing.T) {
+	at := freeAddress(t)
+	shop, env := webhookPhone(t, "http://"+at)
+	site := world.NewSite(t, program(t))
+	check(t, os.MkdirAll(site.Home, 0o700))
+	check(t, os.WriteFile(filepath.Join(site.Home, "theclaw.yaml"), fmt.Appendf(nil, "gateway: {http: %q}\nchannels:\n  webhook: {type: webhook, dm: open, %s}\n", at, shop.entry()), 0o600))
+	start := func(env []string, name string) *world.Process {
+		return site.StartWith(t, env, append([]string{name}, flags...)...)
+	}
+	registry := start(nil, "registry")
+	start(nil, "runner")
+	// It stops when the registry has said who gets the message, and before the file is sent.
+	gateway := start(append(env, failpoint+"=G3:1:stop"), "gateway")
+	site.Serving(t, registry, "registry")
+	site.Create(t, "a1", "")
+	shop.say(7, "say: hello", "one.txt")
+	gateway.Says("failpoint G3:1")
+	registry.Kill()
+	gateway.Signal(syscall.SIGCONT)
+	registry = start(nil, "registry")
+	site.Serving(t, registry, "registry")
+	for end := time.Now().Add(30 * time.Second); !shop.calm(); check(t, pause.For(t.Context(), 5*time.Millisecond)) {
+		if time.Now().After(end) {
+			t.Fatalf("it is not accepted; the log of the gateway:\n%s", gateway.Log())
+		}
+	}
+	turn := site.Await(t, "a1", 1)
+	list := site.Events(t, "a1", "inbox", "type = 'message'")
+	if turn.GetFate() != registryv1.Fate_FATE_REPLIED || len(list) != 1 || !strings.Contains(list[0].GetContent(), `"media":"sha256:`) {
+		t.Errorf("%v, %v", turn, list)
 	}
 }

@@ -28,8 +28,8 @@ import (
 const (
 	// maxAttachments is how many of a message are taken.
 	maxAttachments = 10
-	// mediaTries is how often an attachment is fetched until it is given up, mediaLimit bounds
-	// each time.
+	// mediaTries is how often an attachment is fetched until it is given up. mediaLimit bounds
+	// each time, and each call that stores one.
 	mediaTries, mediaLimit = 3, 30 * time.Second
 	// MaxFetch is how long a program waits for the attachments of its message: those that are not
 	// stored by then are given up.
@@ -189,18 +189,25 @@ func (f files) store(ctx context.Context, agentID string, file channel.Attachmen
 		out.Type = kindOf(out.GetMime())
 	}
 	out.Size, out.Sha256 = int64(len(data)), hex.EncodeToString(sum[:])
-	for try := 0; ; try++ {
+	for began, try := time.Now(), 0; ; try++ {
 		err := f.write(ctx, agentID, out, data)
 		if err == nil {
 			fault.Point("G2")
 			f.deps.Metrics.AddMedia(len(data))
 			return nil
 		}
-		if e := fault.From(err); try+1 == mediaTries || e.Code != codes.Unavailable || pause.For(ctx, max(e.RetryAfter, again.Wait(try))) != nil {
+		e := fault.From(err)
+		if !away(e) || time.Since(began) > patience || pause.For(ctx, max(e.RetryAfter, again.Wait(try))) != nil {
 			out.Sha256 = ""
 			return errors.New(e.What)
 		}
 	}
+}
+
+// away reports whether the registry cannot be reached now, or has started again since it was last called: then the
+// first call has the token of the earlier start.
+func away(e *fault.Error) bool {
+	return slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Unauthenticated}, e.Code)
 }
 
 // fetch reads the data of an attachment.
