@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -107,7 +106,7 @@ func (c *Client) ended(ctx context.Context, req *runnerpb.WaitRunRequest) (out *
 // ending is the end of a run by the registry alone: its reply and how it ended. The
 // reply to a run that was answered together with another one is that one's.
 func (c *Client) ending(ctx context.Context, agent, run string) (*runnerpb.WaitRunResponse, error) {
-	r, err := c.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agent, Key: run})
+	r, err := c.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agent, Key: run, WithReply: true})
 	if err != nil {
 		return nil, wording.NoRun(agent, run, err)
 	}
@@ -136,9 +135,7 @@ func (c *Client) ending(ctx context.Context, agent, run string) (*runnerpb.WaitR
 		out.Text, out.Payloads = with.GetText(), with.GetPayloads()
 		return out, nil
 	case registrypb.Fate_FATE_REPLIED:
-		if out.Text, err = c.reply(ctx, t); err != nil {
-			return nil, err
-		}
+		out.Text = r.GetReply()
 		said = out.GetText()
 	default:
 	}
@@ -146,19 +143,6 @@ func (c *Client) ending(ctx context.Context, agent, run string) (*runnerpb.WaitR
 		out.Payloads = []*runnerpb.Payload{{Kind: kind, Text: said}}
 	}
 	return out, nil
-}
-
-// reply is the text of the event that answers.
-func (c *Client) reply(ctx context.Context, t *registrypb.Turn) (string, error) {
-	r, err := c.threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
-		Thread: &registrypb.ThreadRef{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId()}, AfterId: t.GetReplyEventId() - 1, Limit: 1,
-	})
-	if err != nil || len(r.GetEvents()) == 0 {
-		return "", err
-	}
-	var content struct{ Text string }
-	_ = json.Unmarshal([]byte(r.GetEvents()[0].GetContent()), &content) // a reply is ours, and has a text
-	return content.Text, nil
 }
 
 // ListProviders is asked of the runner nearby; the check of a choice, which is about an
