@@ -11,8 +11,8 @@ import (
 	find "github.com/theclaw/agents/internal/rpc/runs"
 )
 
-// runners find a runner for the hooks of a service: that of the home, else one that has a lease. No connection is
-// made before the first call.
+// runners find a runner for a service: that of the home, else one that has a lease. No connection is made before the
+// first call.
 type runners struct {
 	*find.Client
 	near *grpc.ClientConn

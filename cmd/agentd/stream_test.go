@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -143,4 +146,89 @@ func TestKilledWhileStreaming(t *testing.T) {
 		t.Errorf("the tool left %q %v, %d model calls", ran, err, asked.Load())
 	}
 	p.Kill()
+}
+
+// S2-55: a program that follows its message by the webhook sees the run move to another runner when the
+// one that works on it is killed: what was written is void, the rest comes from there, and one end has the complete
+// reply. A registry that is killed meanwhile costs nothing but time.
+func TestStreamMovesToAnotherRunner(t *testing.T) {
+	url, _ := brokenOff(t)
+	site := world.NewSite(t, program(t))
+	at := freeAddress(t)
+	check(t, os.MkdirAll(site.Home, 0o700))
+	check(t, os.WriteFile(filepath.Join(site.Home, "providers.yaml"), []byte("default: work\nproviders:\n  work: {api: openai, base_url: \""+url+"\", models: [m1]}\n"), 0o600))
+	check(t, os.WriteFile(filepath.Join(site.Home, "theclaw.yaml"), []byte("gateway: {http: \""+at+"\"}\nchannels:\n  free: {type: webhook, dm: open}\n"), 0o600))
+	start := func(args ...string) *world.Process { return site.Start(t, append(args, flags...)...) }
+	registry := start("registry")
+	site.Serving(t, registry, "registry")
+	site.Create(t, "a1", "")
+	first := start("runner")
+	gateway := start("gateway")
+	site.Serving(t, gateway, "gateway")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var events *bufio.Scanner
+	for { // the account comes up with the settings
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at+"/hooks/free?wait=60s", strings.NewReader(`{"id":"1","from":{"id":"c7"},"text":"hi"}`))
+		check(t, err)
+		r.Header.Set("Accept", "text/event-stream")
+		got, err := http.DefaultClient.Do(r)
+		check(t, err)
+		defer got.Body.Close()
+		if got.StatusCode == http.StatusOK {
+			events = bufio.NewScanner(got.Body)
+			break
+		}
+		_ = pause.For(ctx, 5*time.Millisecond)
+	}
+	var all strings.Builder // texts, and the other events by their names
+	ends := 0
+	until := func(text string) {
+		t.Helper()
+		name := ""
+		for !strings.HasSuffix(all.String(), text) && events.Scan() {
+			if v, ok := strings.CutPrefix(events.Text(), "event: "); ok {
+				name = v
+				continue
+			}
+			data, ok := strings.CutPrefix(events.Text(), "data: ")
+			if !ok {
+				continue
+			}
+			var e struct{ Text, State, Fate, Reply string }
+			check(t, json.Unmarshal([]byte(data), &e))
+			switch name {
+			case "text":
+				all.WriteString(e.Text)
+			case "done", "error":
+				ends++
+				fmt.Fprintf(&all, "[%s %s: %s]", name, e.Fate, e.Reply)
+			default:
+				fmt.Fprintf(&all, "[%s%s]", name, e.State)
+			}
+		}
+		if !strings.HasSuffix(all.String(), text) {
+			t.Fatalf("%q does not end in %q (%v); the log:\n%s", all.String(), text, events.Err(), gateway.Log())
+		}
+	}
+	until("one two ")
+	registry.Kill()
+	registry = start("registry")
+	site.Serving(t, registry, "registry")
+	first.Kill()
+	start("runner", "--name", "runner-2")
+	until("[done replied: one two three]")
+	for events.Scan() {
+		if events.Text() != "" {
+			t.Errorf("after the end: %q", events.Text())
+		}
+	}
+	got := all.String()
+	before, after, ok := strings.Cut(got, "one two [void]")
+	if want := "[statequeued][staterunning]"; !ok || ends != 1 || events.Err() != nil || before != want && before != want+"I look. [void]" ||
+		after != "one two three[done replied: one two three]" && !strings.HasPrefix("one two three", strings.TrimSuffix(after, "[done replied: one two three]")) {
+		t.Errorf("%d ends, %v: %s", ends, events.Err(), got)
+	}
+	t.Logf("figures: %s", got)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
+	"github.com/theclaw/agents/services/gateway/internal/stream"
 )
 
 // Config is how a gateway works.
@@ -30,12 +31,17 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Deps are the live things a gateway needs. Registry and Holder are required.
+// Runners run the programs of hooks, and stream runs; [runs.Client] finds the one that does.
+type Runners interface {
+	hook.Runners
+	stream.Runs
+}
+
+// Deps are the live things a gateway needs. Registry, Holder and Runners are required.
 type Deps struct {
 	Registry grpc.ClientConnInterface
 	Holder   string // this process; see lease.NewHolder
-	// Runners run the programs of hooks; nil: there is none.
-	Runners hook.Runners
+	Runners  Runners
 	// Resolve turns a reference to a secret (env:NAME, file:PATH) into its value; nil: accounts
 	// that name a secret do not start.
 	Resolve func(ctx context.Context, ref string) (string, error)

@@ -5,6 +5,8 @@
 // Promises:
 //   - A platform or a program gets its acknowledgment after the registry has the message on
 //     disk: what was not acknowledged is sent again, and stored once.
+//   - A program that follows the run of its message sees the text that is for its peer, and one end, which has
+//     the reply of the registry. A program that does not read delays nothing.
 //   - It holds no state that must survive it.
 //   - Of several gateways of a home one at a time receives for an account that connects to its
 //     platform; another one takes over when that one stops, or within the ttl of its lease.

@@ -30,6 +30,7 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/gateway/internal/accounts"
 	"github.com/theclaw/agents/services/gateway/internal/intake"
+	"github.com/theclaw/agents/services/gateway/internal/stream"
 )
 
 // Service is one gateway.
@@ -40,6 +41,7 @@ type Service struct {
 	accounts  *accounts.Set
 	homes     registryv1.HomeServiceClient
 	intake    intake.Deps
+	streams   *stream.Streams
 	decisions *intake.Decisions
 	resolve   channel.Resolve
 	handler   http.Handler
@@ -62,7 +64,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	deps = deps.withDefaults()
 	s := &Service{
 		deps: deps, born: time.Now(), known: make(chan struct{}), public: cfg.PublicURL,
-		homes: registryv1.NewHomeServiceClient(deps.Registry),
+		homes: registryv1.NewHomeServiceClient(deps.Registry), streams: stream.New(deps.Runners),
 	}
 	s.resolve = deps.Redactor.Learn(deps.Resolve)
 	set := accounts.Config{
@@ -98,7 +100,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Accounts: s.accounts, Channels: registryv1.NewChannelServiceClient(deps.Registry), Turns: registryv1.NewTurnServiceClient(deps.Registry),
 		Media: registryv1.NewMediaServiceClient(deps.Registry), Files: webhook.NewFetcher(deps.Guard), Agents: registryv1.NewAgentServiceClient(deps.Registry),
 		Sessions: registryv1.NewSessionServiceClient(deps.Registry), Approvals: registryv1.NewApprovalServiceClient(deps.Registry),
-		Questions: registryv1.NewQuestionServiceClient(deps.Registry), Metrics: deps.Metrics, Logger: deps.Logger,
+		Questions: registryv1.NewQuestionServiceClient(deps.Registry), Streams: s.streams, Metrics: deps.Metrics, Logger: deps.Logger,
 		Hooks: &hook.Caller{Run: hook.At(deps.Runners), Clean: deps.Redactor.Clean, Meter: deps.Metrics, Logger: deps.Logger},
 	}.ForAll()
 	s.decisions = intake.NewDecisions(s.intake)
@@ -251,6 +253,9 @@ func (s *Service) GetGatewayInfo(context.Context, *gatewayv1.GetGatewayInfoReque
 	s.mu.Lock()
 	out.SettingsProblem = s.unknown
 	s.mu.Unlock()
+	for _, c := range s.streams.Clients() {
+		out.Clients = append(out.Clients, &gatewayv1.Client{Kind: c.Kind, Account: c.Account, Since: timestamppb.New(c.Since)})
+	}
 	return out, nil
 }
 

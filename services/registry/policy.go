@@ -32,7 +32,7 @@ func Policy() serve.Policy {
 	add(registryv1.LeaseService_ServiceDesc, both.To("gateway"), "RenewLease", "ReleaseLease")
 	add(registryv1.LeaseService_ServiceDesc, waits(both.To("gateway")), "AcquireLease")
 	add(registryv1.LeaseService_ServiceDesc, ends(both), "AcquireDueLease")
-	add(registryv1.LeaseService_ServiceDesc, waits(owner), "FindRunner")
+	add(registryv1.LeaseService_ServiceDesc, waits(gateway), "FindRunner") // of a run that a client follows
 	add(registryv1.LeaseService_ServiceDesc, owner, "RequestAbort")
 	add(registryv1.TurnService_ServiceDesc, ends(runner), "OpenBatch")
 	add(registryv1.TurnService_ServiceDesc, runner, "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "GetTurnConfig", "WithdrawTurn", "RecordProcess", "ListProcesses")

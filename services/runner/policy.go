@@ -16,7 +16,7 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_RunBatch_FullMethodName:      waits,
 		runnerpb.RunnerService_StartRun_FullMethodName:      owner,
 		runnerpb.RunnerService_WaitRun_FullMethodName:       ends,
-		runnerpb.RunnerService_StreamRun_FullMethodName:     ends,
+		runnerpb.RunnerService_StreamRun_FullMethodName:     ends.To("gateway"),
 		runnerpb.RunnerService_AbortRun_FullMethodName:      owner,
 		runnerpb.RunnerService_BuildContext_FullMethodName:  owner,
 		runnerpb.RunnerService_CompactMemory_FullMethodName: waits,

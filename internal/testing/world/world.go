@@ -26,7 +26,6 @@ import (
 	_ "modernc.org/sqlite" // for programs beside ours
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/obs"
@@ -278,8 +277,8 @@ func (w *World) worker(p *place, name string, stats stats.Handler) (grpc.ClientC
 	return conn, holder.ID(), nil
 }
 
-// runners finds the runners of a world for the hooks of a service.
-func (w *World) runners(p *place, name string, registry grpc.ClientConnInterface) (hook.Runners, error) {
+// runners finds the runners of a world for a service.
+func (w *World) runners(p *place, name string, registry grpc.ClientConnInterface) (*runs.Client, error) {
 	as := rpc.Identity{Kind: rpc.Service, Name: name}
 	near, err := w.dial(w.places[0], "runner0", as, nil)
 	if err != nil {
@@ -300,7 +299,7 @@ func (w *World) startRunner(p *place, name string) error {
 	}
 	c := w.o.Runner
 	c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
-	c.Home = w.Home
+	c.Home, c.Address = w.Home, p.addr(name)
 	c.Sandbox = sandbox.Options{Forbidden: []string{p.dir.RunDir()}}
 	if w.o.DSN != "" {
 		c.Root = filepath.Join(w.Home, "agents")

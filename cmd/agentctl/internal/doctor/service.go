@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -171,6 +172,7 @@ func (x *examination) gateway(ctx context.Context) {
 		return
 	}
 	x.serves(command.Gateway)
+	x.clients(info.GetClients())
 	if p := info.GetSettingsProblem(); p != "" {
 		x.note(command.Gateway, warning, "see the log of the gateway", "changes of the settings do not arrive: %s", p)
 	}
@@ -185,6 +187,26 @@ func (x *examination) gateway(ctx context.Context) {
 	}
 	for _, c := range list.GetChannels() {
 		x.account(c)
+	}
+}
+
+// clients reports who follows runs, by kind and account.
+func (x *examination) clients(list []*gateway.Client) {
+	type surface struct{ kind, account string }
+	count := map[surface]int{}
+	var longest []*gateway.Client // of each surface
+	for _, c := range list {
+		s := surface{c.GetKind(), c.GetAccount()}
+		if count[s]++; count[s] == 1 {
+			longest = append(longest, c)
+		}
+	}
+	for _, c := range longest {
+		clients := "1 client follows a run"
+		if n := count[surface{c.GetKind(), c.GetAccount()}]; n > 1 {
+			clients = fmt.Sprint(n, " clients follow runs")
+		}
+		x.good(command.Gateway, "%s by %s %s, for up to %s", clients, c.GetKind(), c.GetAccount(), time.Since(c.GetSince().AsTime()).Round(time.Second))
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package intake takes in the messages of accounts: those that programs post ([Handler]), and
 // those that platforms deliver ([Deps.Receive]). Each is answered when it is on disk.
 //
-//	POST /hooks/NAME --> account --> signature --> message --> its files --> registry: AcceptMessages --> answer
+//	POST /hooks/NAME --> account --> signature --> message --> its files --> registry: AcceptMessages --> answer, or events of the run
 //	                        |           |             |        are stored            |
 //	                       404         401           400                  200 refused, 429 and 503 later
 //
@@ -43,6 +43,7 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/gateway/internal/accounts"
+	"github.com/theclaw/agents/services/gateway/internal/stream"
 )
 
 const (
@@ -69,6 +70,8 @@ type Deps struct {
 	Sessions  registryv1.SessionServiceClient
 	Approvals registryv1.ApprovalServiceClient
 	Questions registryv1.QuestionServiceClient
+	// Streams follow the runs of messages for programs that want that.
+	Streams *stream.Streams
 	// Hooks calls the hooks of messages.
 	Hooks   *hook.Caller
 	Metrics *obs.GatewayMetrics
@@ -151,17 +154,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, status, fault.From(err))
 		return
 	}
-	status = http.StatusOK
-	if out.Accepted {
-		status, out.Fate, out.Reply = h.reply(r, out)
+	if stream.Wanted(r) {
+		h.stream(w, r, name, out)
+	} else {
+		status = http.StatusOK
+		if out.Accepted {
+			status, out.Fate, out.Reply = h.reply(r, out)
+		}
+		write(w, status, out)
 	}
-	write(w, status, out)
 	fault.Point("G4")
 }
 
 // take stores the message of a request. With an error it returns the status that stands for it.
 func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.Account) (out answer, status int, err error) {
 	if _, err := wait(r); err != nil {
+		return out, http.StatusBadRequest, err
+	}
+	if _, err := stream.Last(r); err != nil && stream.Wanted(r) {
 		return out, http.StatusBadRequest, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
@@ -383,8 +393,15 @@ func (h *Handler) reply(r *http.Request, out answer) (status int, fate, reply st
 	case got.GetTurn().GetFate() == registryv1.Fate_FATE_UNSPECIFIED:
 		return http.StatusAccepted, "", ""
 	}
-	fate = strings.ToLower(strings.TrimPrefix(got.GetTurn().GetFate().String(), "FATE_"))
-	return http.StatusOK, fate, got.GetReply()
+	return http.StatusOK, fateOf(got), got.GetReply()
+}
+
+// fateOf is the fate of a turn; empty: it has none yet.
+func fateOf(t *registryv1.GetTurnResponse) string {
+	if t.GetTurn().GetFate() == registryv1.Fate_FATE_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(t.GetTurn().GetFate().String(), "FATE_"))
 }
 
 // wait is how long a request waits for the reply.

@@ -157,7 +157,9 @@ type GetGatewayInfoResponse struct {
 	// settings_problem is why changes of the settings do not arrive; empty: they do.
 	SettingsProblem string `protobuf:"bytes,6,opt,name=settings_problem,json=settingsProblem,proto3" json:"settings_problem,omitempty"`
 	// public_url is the address of the proxy before it; empty: the settings name none.
-	PublicUrl     string `protobuf:"bytes,7,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
+	PublicUrl string `protobuf:"bytes,7,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
+	// clients are the clients that follow runs, which follow the longest first; at most 64.
+	Clients       []*Client `protobuf:"bytes,8,rep,name=clients,proto3" json:"clients,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +243,77 @@ func (x *GetGatewayInfoResponse) GetPublicUrl() string {
 	return ""
 }
 
+func (x *GetGatewayInfoResponse) GetClients() []*Client {
+	if x != nil {
+		return x.Clients
+	}
+	return nil
+}
+
+// Client is a client that follows a run. Nothing of it shows who that is.
+type Client struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// kind of the surface by which it came: webhook.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// account by which it came.
+	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// since is when it began to follow.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Client) Reset() {
+	*x = Client{}
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Client) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Client) ProtoMessage() {}
+
+func (x *Client) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Client.ProtoReflect.Descriptor instead.
+func (*Client) Descriptor() ([]byte, []int) {
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Client) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Client) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Client) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // ListChannelsRequest has no fields.
 type ListChannelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -250,7 +323,7 @@ type ListChannelsRequest struct {
 
 func (x *ListChannelsRequest) Reset() {
 	*x = ListChannelsRequest{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[2]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +335,7 @@ func (x *ListChannelsRequest) String() string {
 func (*ListChannelsRequest) ProtoMessage() {}
 
 func (x *ListChannelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[2]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +348,7 @@ func (x *ListChannelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChannelsRequest.ProtoReflect.Descriptor instead.
 func (*ListChannelsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{3}
 }
 
 // Channel is an account with its state.
@@ -310,7 +383,7 @@ type Channel struct {
 
 func (x *Channel) Reset() {
 	*x = Channel{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[3]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +395,7 @@ func (x *Channel) String() string {
 func (*Channel) ProtoMessage() {}
 
 func (x *Channel) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[3]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +408,7 @@ func (x *Channel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Channel.ProtoReflect.Descriptor instead.
 func (*Channel) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Channel) GetName() string {
@@ -419,7 +492,7 @@ type ListChannelsResponse struct {
 
 func (x *ListChannelsResponse) Reset() {
 	*x = ListChannelsResponse{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[4]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +504,7 @@ func (x *ListChannelsResponse) String() string {
 func (*ListChannelsResponse) ProtoMessage() {}
 
 func (x *ListChannelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[4]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +517,7 @@ func (x *ListChannelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChannelsResponse.ProtoReflect.Descriptor instead.
 func (*ListChannelsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListChannelsResponse) GetChannels() []*Channel {
@@ -465,7 +538,7 @@ type RestartChannelRequest struct {
 
 func (x *RestartChannelRequest) Reset() {
 	*x = RestartChannelRequest{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[5]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +550,7 @@ func (x *RestartChannelRequest) String() string {
 func (*RestartChannelRequest) ProtoMessage() {}
 
 func (x *RestartChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[5]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +563,7 @@ func (x *RestartChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartChannelRequest.ProtoReflect.Descriptor instead.
 func (*RestartChannelRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RestartChannelRequest) GetName() string {
@@ -511,7 +584,7 @@ type RestartChannelResponse struct {
 
 func (x *RestartChannelResponse) Reset() {
 	*x = RestartChannelResponse{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[6]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +596,7 @@ func (x *RestartChannelResponse) String() string {
 func (*RestartChannelResponse) ProtoMessage() {}
 
 func (x *RestartChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[6]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +609,7 @@ func (x *RestartChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartChannelResponse.ProtoReflect.Descriptor instead.
 func (*RestartChannelResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RestartChannelResponse) GetChannel() *Channel {
@@ -561,7 +634,7 @@ type TestChannelRequest struct {
 
 func (x *TestChannelRequest) Reset() {
 	*x = TestChannelRequest{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[7]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +646,7 @@ func (x *TestChannelRequest) String() string {
 func (*TestChannelRequest) ProtoMessage() {}
 
 func (x *TestChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[7]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +659,7 @@ func (x *TestChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestChannelRequest.ProtoReflect.Descriptor instead.
 func (*TestChannelRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TestChannelRequest) GetName() string {
@@ -621,7 +694,7 @@ type TestChannelResponse struct {
 
 func (x *TestChannelResponse) Reset() {
 	*x = TestChannelResponse{}
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[8]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +706,7 @@ func (x *TestChannelResponse) String() string {
 func (*TestChannelResponse) ProtoMessage() {}
 
 func (x *TestChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[8]
+	mi := &file_theclaw_gateway_v1_gateway_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +719,7 @@ func (x *TestChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestChannelResponse.ProtoReflect.Descriptor instead.
 func (*TestChannelResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_gateway_v1_gateway_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TestChannelResponse) GetProviderId() string {
@@ -661,7 +734,7 @@ var File_theclaw_gateway_v1_gateway_proto protoreflect.FileDescriptor
 const file_theclaw_gateway_v1_gateway_proto_rawDesc = "" +
 	"\n" +
 	" theclaw/gateway/v1/gateway.proto\x12\x12theclaw.gateway.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n" +
-	"\x15GetGatewayInfoRequest\"\x86\x02\n" +
+	"\x15GetGatewayInfoRequest\"\xbc\x02\n" +
 	"\x16GetGatewayInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x12\n" +
 	"\x04http\x18\x02 \x01(\tR\x04http\x12!\n" +
@@ -670,7 +743,12 @@ const file_theclaw_gateway_v1_gateway_proto_rawDesc = "" +
 	"\x06uptime\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12)\n" +
 	"\x10settings_problem\x18\x06 \x01(\tR\x0fsettingsProblem\x12\x1d\n" +
 	"\n" +
-	"public_url\x18\a \x01(\tR\tpublicUrl\"\x15\n" +
+	"public_url\x18\a \x01(\tR\tpublicUrl\x124\n" +
+	"\aclients\x18\b \x03(\v2\x1a.theclaw.gateway.v1.ClientR\aclients\"h\n" +
+	"\x06Client\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x15\n" +
 	"\x13ListChannelsRequest\"\xd3\x02\n" +
 	"\aChannel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -728,42 +806,45 @@ func file_theclaw_gateway_v1_gateway_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_gateway_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_gateway_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_theclaw_gateway_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_theclaw_gateway_v1_gateway_proto_goTypes = []any{
 	(ChannelState)(0),              // 0: theclaw.gateway.v1.ChannelState
 	(*GetGatewayInfoRequest)(nil),  // 1: theclaw.gateway.v1.GetGatewayInfoRequest
 	(*GetGatewayInfoResponse)(nil), // 2: theclaw.gateway.v1.GetGatewayInfoResponse
-	(*ListChannelsRequest)(nil),    // 3: theclaw.gateway.v1.ListChannelsRequest
-	(*Channel)(nil),                // 4: theclaw.gateway.v1.Channel
-	(*ListChannelsResponse)(nil),   // 5: theclaw.gateway.v1.ListChannelsResponse
-	(*RestartChannelRequest)(nil),  // 6: theclaw.gateway.v1.RestartChannelRequest
-	(*RestartChannelResponse)(nil), // 7: theclaw.gateway.v1.RestartChannelResponse
-	(*TestChannelRequest)(nil),     // 8: theclaw.gateway.v1.TestChannelRequest
-	(*TestChannelResponse)(nil),    // 9: theclaw.gateway.v1.TestChannelResponse
-	(*durationpb.Duration)(nil),    // 10: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
+	(*Client)(nil),                 // 3: theclaw.gateway.v1.Client
+	(*ListChannelsRequest)(nil),    // 4: theclaw.gateway.v1.ListChannelsRequest
+	(*Channel)(nil),                // 5: theclaw.gateway.v1.Channel
+	(*ListChannelsResponse)(nil),   // 6: theclaw.gateway.v1.ListChannelsResponse
+	(*RestartChannelRequest)(nil),  // 7: theclaw.gateway.v1.RestartChannelRequest
+	(*RestartChannelResponse)(nil), // 8: theclaw.gateway.v1.RestartChannelResponse
+	(*TestChannelRequest)(nil),     // 9: theclaw.gateway.v1.TestChannelRequest
+	(*TestChannelResponse)(nil),    // 10: theclaw.gateway.v1.TestChannelResponse
+	(*durationpb.Duration)(nil),    // 11: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
 }
 var file_theclaw_gateway_v1_gateway_proto_depIdxs = []int32{
-	10, // 0: theclaw.gateway.v1.GetGatewayInfoResponse.uptime:type_name -> google.protobuf.Duration
-	0,  // 1: theclaw.gateway.v1.Channel.state:type_name -> theclaw.gateway.v1.ChannelState
-	11, // 2: theclaw.gateway.v1.Channel.since:type_name -> google.protobuf.Timestamp
-	10, // 3: theclaw.gateway.v1.Channel.lag:type_name -> google.protobuf.Duration
-	10, // 4: theclaw.gateway.v1.Channel.behind:type_name -> google.protobuf.Duration
-	4,  // 5: theclaw.gateway.v1.ListChannelsResponse.channels:type_name -> theclaw.gateway.v1.Channel
-	4,  // 6: theclaw.gateway.v1.RestartChannelResponse.channel:type_name -> theclaw.gateway.v1.Channel
-	1,  // 7: theclaw.gateway.v1.GatewayService.GetGatewayInfo:input_type -> theclaw.gateway.v1.GetGatewayInfoRequest
-	3,  // 8: theclaw.gateway.v1.GatewayService.ListChannels:input_type -> theclaw.gateway.v1.ListChannelsRequest
-	6,  // 9: theclaw.gateway.v1.GatewayService.RestartChannel:input_type -> theclaw.gateway.v1.RestartChannelRequest
-	8,  // 10: theclaw.gateway.v1.GatewayService.TestChannel:input_type -> theclaw.gateway.v1.TestChannelRequest
-	2,  // 11: theclaw.gateway.v1.GatewayService.GetGatewayInfo:output_type -> theclaw.gateway.v1.GetGatewayInfoResponse
-	5,  // 12: theclaw.gateway.v1.GatewayService.ListChannels:output_type -> theclaw.gateway.v1.ListChannelsResponse
-	7,  // 13: theclaw.gateway.v1.GatewayService.RestartChannel:output_type -> theclaw.gateway.v1.RestartChannelResponse
-	9,  // 14: theclaw.gateway.v1.GatewayService.TestChannel:output_type -> theclaw.gateway.v1.TestChannelResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	11, // 0: theclaw.gateway.v1.GetGatewayInfoResponse.uptime:type_name -> google.protobuf.Duration
+	3,  // 1: theclaw.gateway.v1.GetGatewayInfoResponse.clients:type_name -> theclaw.gateway.v1.Client
+	12, // 2: theclaw.gateway.v1.Client.since:type_name -> google.protobuf.Timestamp
+	0,  // 3: theclaw.gateway.v1.Channel.state:type_name -> theclaw.gateway.v1.ChannelState
+	12, // 4: theclaw.gateway.v1.Channel.since:type_name -> google.protobuf.Timestamp
+	11, // 5: theclaw.gateway.v1.Channel.lag:type_name -> google.protobuf.Duration
+	11, // 6: theclaw.gateway.v1.Channel.behind:type_name -> google.protobuf.Duration
+	5,  // 7: theclaw.gateway.v1.ListChannelsResponse.channels:type_name -> theclaw.gateway.v1.Channel
+	5,  // 8: theclaw.gateway.v1.RestartChannelResponse.channel:type_name -> theclaw.gateway.v1.Channel
+	1,  // 9: theclaw.gateway.v1.GatewayService.GetGatewayInfo:input_type -> theclaw.gateway.v1.GetGatewayInfoRequest
+	4,  // 10: theclaw.gateway.v1.GatewayService.ListChannels:input_type -> theclaw.gateway.v1.ListChannelsRequest
+	7,  // 11: theclaw.gateway.v1.GatewayService.RestartChannel:input_type -> theclaw.gateway.v1.RestartChannelRequest
+	9,  // 12: theclaw.gateway.v1.GatewayService.TestChannel:input_type -> theclaw.gateway.v1.TestChannelRequest
+	2,  // 13: theclaw.gateway.v1.GatewayService.GetGatewayInfo:output_type -> theclaw.gateway.v1.GetGatewayInfoResponse
+	6,  // 14: theclaw.gateway.v1.GatewayService.ListChannels:output_type -> theclaw.gateway.v1.ListChannelsResponse
+	8,  // 15: theclaw.gateway.v1.GatewayService.RestartChannel:output_type -> theclaw.gateway.v1.RestartChannelResponse
+	10, // 16: theclaw.gateway.v1.GatewayService.TestChannel:output_type -> theclaw.gateway.v1.TestChannelResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_gateway_v1_gateway_proto_init() }
@@ -777,7 +858,7 @@ func file_theclaw_gateway_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_gateway_v1_gateway_proto_rawDesc), len(file_theclaw_gateway_v1_gateway_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
