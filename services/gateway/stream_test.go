@@ -163,11 +163,11 @@ func (f *following) end() (last event, text string) {
 	if err := f.in.Err(); err != nil {
 		f.t.Errorf("the stream broke off: %v", err)
 	}
-	ends := 0
-	for _, e := range f.all {
+	ends, at := 0, -1
+	for n, e := range f.all {
 		switch e.name {
 		case "done", "error":
-			last = e
+			last, at = e, n
 			ends++
 		case "void":
 			text = ""
@@ -175,7 +175,7 @@ func (f *following) end() (last event, text string) {
 			text += f.text(e)
 		}
 	}
-	if ends != 1 || f.all[len(f.all)-1] != last {
+	if ends != 1 || at != len(f.all)-1 {
 		f.t.Errorf("%d ends: %+v", ends, f.all)
 	}
 	return last, text
