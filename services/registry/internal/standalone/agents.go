@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/removal"
@@ -395,7 +397,8 @@ func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 	}
 	r.Agents.ForEach(ctx, func(a *state.Agent) {
 		i, ok := known[a.ID]
-		if ok {
+		// A path outside of the agent's directory may be that of the home of which this one is a copy.
+		if ok && strings.HasPrefix(i.Path, r.home.AgentDir(a.ID)+string(filepath.Separator)) {
 			a.SetInboxPath(i.Settings, i.Path)
 		}
 		found(a)

@@ -54,3 +54,31 @@ func TestVanishedDirectory(t *testing.T) {
 	w.Push("a1", "bob", "new life", "")
 	w.Answer("a1", "hi")
 }
+
+// A home that was moved serves its agents at the first start, although the last run saved where
+// their inboxes were.
+func TestMovedHome(t *testing.T) {
+	dir := t.TempDir()
+	o := backendtest.Options{Home: filepath.Join(dir, "before")}
+	w := start(t, o, registry.Config{})
+	w.Create("a1")
+	w.Stop()
+	old := time.Now().Add(-time.Hour) // what is saved with settings of this instant is not used
+	if err := os.Chtimes(filepath.Join(o.Home, "agents", "a1", "config.yaml"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	w = start(t, o, registry.Config{})
+	w.Push("a1", "bob", "1", "")
+	w.Stop()
+	o.Home = filepath.Join(dir, "after")
+	if err := os.Rename(filepath.Join(dir, "before"), o.Home); err != nil {
+		t.Fatal(err)
+	}
+	w = start(t, o, registry.Config{})
+	w.Push("a1", "bob", "2", "")
+	w.Answer("a1", "here")
+	st := backendtest.Must2(w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "a1"}))
+	if want := filepath.Join(o.Home, "agents", "a1", "inbox"); st.GetInboxPath() != want || st.GetInbox().GetLastAckedId() != 2 {
+		t.Errorf("status %v, want the inbox at %s", st, want)
+	}
+}
