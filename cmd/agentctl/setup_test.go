@@ -202,6 +202,20 @@ func TestSetupChannel(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(home, "telegram.token")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info, err)
 	}
+	// Nothing in the home names its place: it works elsewhere.
+	settings, err := os.ReadFile(filepath.Join(home, "theclaw.yaml"))
+	must(t, err)
+	moved := filepath.Join(t.TempDir(), "moved")
+	must(t, os.Rename(home, moved))
+	if bytes.Contains(settings, []byte(home)) {
+		t.Errorf("the settings name the home:\n%s", settings)
+	}
+	home = moved
+	c, in, out = start(api.Token(), append(first, "--no-chat")...)
+	must(t, in.Close())
+	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "telegram: up") {
+		t.Errorf("a home that was moved: %v\n%s", err, out)
+	}
 	other := filepath.Join(t.TempDir(), "h")
 	must(t, os.Mkdir(other, 0o700))
 	must(t, os.WriteFile(filepath.Join(other, "theclaw.yaml"), []byte("gateway: {http: \"127.0.0.1:0\"}\n"), 0o600))

@@ -13,15 +13,15 @@ import (
 
 // database is the URL of the one that the registry shares with others; empty: it is alone.
 func (e *env) database() (string, error) {
-	given := e.dsns
+	given, dir := e.dsns, ""
 	if len(given) == 0 {
 		s, err := e.homeDir.Storage()
 		if err != nil {
 			return "", err
 		}
-		given = s.DSNs
+		given, dir = s.DSNs, e.home
 	}
-	url, err := reference.Database(e.getenv, given)
+	url, err := reference.Database(dir, e.getenv, given)
 	if url != "" && url != given[0] {
 		e.redactor.Add(url) // it may hold a password
 	}

@@ -235,5 +235,5 @@ func makeGateway(_ context.Context, e *env, name string) (component, error) {
 
 // resolve reads a secret by its reference.
 func (e *env) resolve(_ context.Context, ref string) (string, error) {
-	return reference.Read(e.getenv, ref)
+	return reference.Read(e.home, e.getenv, ref)
 }

@@ -1,13 +1,15 @@
 // Package reference reads what settings refer to instead of holding it: a secret, or the
 // address of a database with a password in it. A reference is env:NAME, an environment
-// variable, or file:PATH, the content of a file without surrounding blanks. The caller keeps
-// what it reads out of logs.
+// variable, or file:PATH, the content of a file without surrounding blanks. A path that is not
+// absolute is below the home, so that a home can be moved. The caller keeps what it reads out
+// of logs.
 package reference
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -25,9 +27,10 @@ func Is(ref string) bool {
 	return env && name != "" || file && path != ""
 }
 
-// Read returns what a reference stands for. Errors: ErrPlain; a variable that is not
+// Read returns what a reference stands for. A relative path is below dir; empty: below the
+// working directory. Errors: ErrPlain; a variable that is not
 // set; a file that cannot be read, is empty or is no regular file of at most 64 KiB. None holds a value.
-func Read(getenv func(string) string, ref string) (string, error) {
+func Read(dir string, getenv func(string) string, ref string) (string, error) {
 	if name, ok := strings.CutPrefix(ref, "env:"); ok {
 		if v := getenv(name); v != "" {
 			return v, nil
@@ -35,6 +38,9 @@ func Read(getenv func(string) string, ref string) (string, error) {
 		return "", fmt.Errorf("the environment variable %s is not set", name)
 	}
 	if path, ok := strings.CutPrefix(ref, "file:"); ok {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
 		b, err := read(path)
 		if err != nil {
 			return "", fmt.Errorf("read secret: %w", err)
@@ -69,9 +75,9 @@ func read(path string) ([]byte, error) {
 const Gather = "with the build before this one stop the agents and run 'agentctl migrate-store ID... --to-shard 1 --dsn URL1 --dsn URL2 --apply', " +
 	"with every agent and every database in its order; then stop the services, run \"psql URL1 -c 'TRUNCATE shard, moved'\" and leave URL1 alone in storage.dsns (docs/operations.md)"
 
-// Database returns the URL of the database, which is given as one or as a reference; ""
-// when none is given. Errors: CONFIG_INVALID, also for more than one.
-func Database(getenv func(string) string, given []string) (string, error) {
+// Database returns the URL of the database, which is given as one or as a reference, whose
+// relative path is below dir; "" when none is given. Errors: CONFIG_INVALID, also for more than one.
+func Database(dir string, getenv func(string) string, given []string) (string, error) {
 	switch len(given) {
 	case 0:
 		return "", nil
@@ -80,7 +86,7 @@ func Database(getenv func(string) string, given []string) (string, error) {
 		return "", fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
 			fmt.Sprintf("%d databases are given, and an installation has one", len(given)), Gather)
 	}
-	url, err := Read(getenv, given[0])
+	url, err := Read(dir, getenv, given[0])
 	if errors.Is(err, ErrPlain) {
 		return given[0], nil
 	}

@@ -25,6 +25,8 @@ func TestRead(t *testing.T) {
 	for _, c := range []struct{ ref, want, problem string }{
 		{"env:KEY", "of the environment", ""},
 		{"file:" + file, "of a file", ""},
+		{"file:key", "of a file", ""},
+		{"file:../key", "", "no such file"},
 		{"env:NONE", "", "NONE is not set"},
 		{"file:" + file + ".gone", "", "no such file"},
 		{"sk-1", "", "env:NAME or file:PATH"},
@@ -32,7 +34,7 @@ func TestRead(t *testing.T) {
 		{"file:" + filepath.Dir(file), "", "not a regular file"},
 		{"file:" + large, "", "larger than 64 KiB"},
 	} {
-		got, err := reference.Read(func(n string) string { return env[n] }, c.ref)
+		got, err := reference.Read(filepath.Dir(file), func(n string) string { return env[n] }, c.ref)
 		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: %q %v, want %q %q", c.ref, got, err, c.want, c.problem)
 		}
@@ -46,9 +48,10 @@ func TestRead(t *testing.T) {
 		{[]string{"postgres://db/claw"}, "postgres://db/claw", false},
 		{[]string{"env:KEY"}, "of the environment", false},
 		{[]string{"env:NONE"}, "", true},
+		{[]string{"file:key"}, "of a file", false},
 		{[]string{"postgres://db/one", "postgres://db/two"}, "", true},
 	} {
-		got, err := reference.Database(func(n string) string { return env[n] }, c.given)
+		got, err := reference.Database(filepath.Dir(file), func(n string) string { return env[n] }, c.given)
 		if got != c.want || c.failed != fault.Is(err, fault.ConfigInvalid) || !c.failed && err != nil {
 			t.Errorf("%q: %q %v, want %q", c.given, got, err, c.want)
 		}

@@ -94,7 +94,7 @@ func New(c Config, d Deps) (*Service, error) {
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace, c.Probe}
 	s.processes = shell.NewProcesses(s.turns, s.hold, d.Logger)
 	s.processes.Meter = d.Metrics
-	secrets := secret.Source{Getenv: d.Getenv}
+	secrets := secret.Source{Home: c.Home, Getenv: d.Getenv}
 	if d.Redactor != nil {
 		secrets.Read = d.Redactor.Add
 	}

@@ -456,11 +456,15 @@ secret is read here: an env:NAME must be set in this shell, too.`,
 			if a.Secret == "" {
 				return fault.New(codes.FailedPrecondition, fault.ChannelSignature, a.Name+" has no secret, and takes no signatures", "set channels."+a.Name+".secret")
 			}
+			home, err := e.Home()
+			if err != nil {
+				return err
+			}
 			getenv, err := e.Secrets()
 			if err != nil {
 				return err
 			}
-			key, err := reference.Read(getenv, a.Secret)
+			key, err := reference.Read(home.Path(), getenv, a.Secret)
 			if err != nil {
 				return fault.New(codes.FailedPrecondition, fault.ChannelAuth, err.Error(), "set it in this shell or in .env of the home, as it is set for agentd")
 			}

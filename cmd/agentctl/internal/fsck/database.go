@@ -17,7 +17,7 @@ import (
 // database is the URL of the one that the registry of this home shares with others;
 // empty: the agents are in the home.
 func (x *examination) database() (string, error) {
-	given := x.dsns
+	given, dir := x.dsns, ""
 	if len(given) == 0 {
 		file, err := agentdir.ReadSettings(x.home)
 		if err != nil {
@@ -28,13 +28,13 @@ func (x *examination) database() (string, error) {
 			x.env.Note(file.Name+" cannot be read, the agents of the home are checked: %s", strings.ReplaceAll(err.Error(), "\n", " "))
 			return "", nil
 		}
-		given = s.DSNs
+		given, dir = s.DSNs, x.home.Path()
 	}
 	getenv, err := x.env.Secrets()
 	if err != nil {
 		return "", err
 	}
-	return reference.Database(getenv, given)
+	return reference.Database(dir, getenv, given)
 }
 
 // away is the error of a database that cannot be read. Its text may hold the URL, and

@@ -71,7 +71,7 @@ The exit code is 1 when an agent could not be moved; the others are still moved.
 			if err != nil {
 				return err
 			}
-			if m.dsn, err = reference.Database(getenv, dsns); err != nil {
+			if m.dsn, err = reference.Database("", getenv, dsns); err != nil {
 				return err
 			}
 			return m.run(c.Context())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -120,7 +119,8 @@ func own(ctx context.Context, e *command.Env, owners []string, owner string) err
 	return err
 }
 
-// token reads a token from the environment, or asks for it, and stores it in a file of the home.
+// token reads a token from the environment, or asks for it, and stores it in a file of the home. The reference
+// is relative to the home, which may be moved or restored elsewhere.
 func token(ctx context.Context, e *command.Env, o *options, home, what, variable string) (ref string, err error) {
 	text := ""
 	switch {
@@ -144,7 +144,7 @@ func token(ctx context.Context, e *command.Env, o *options, home, what, variable
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	name := o.chat.kind + "." + what
-	return "file:" + filepath.Join(home, name), safefile.Replace(root, name, []byte(text+"\n"))
+	return "file:" + name, safefile.Replace(root, name, []byte(text+"\n"))
 }
 
 // pair asks for the code that the bot has answered with, and makes its person an owner.

@@ -31,6 +31,8 @@ import (
 
 // Source reads the values of secrets.
 type Source struct {
+	// Home is the directory of the home, below which relative paths of references are.
+	Home string
 	// Getenv reads the variables of references; nil: there are none.
 	Getenv func(name string) string
 	// Read is called with each value before it is used, so that it is kept out of logs; nil: it is not.
@@ -106,7 +108,7 @@ func (s Source) Value(ref string) (string, error) {
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
-	value, err := reference.Read(getenv, ref)
+	value, err := reference.Read(s.Home, getenv, ref)
 	if err == nil && s.Read != nil && value != "" {
 		s.Read(value)
 	}
