@@ -27,9 +27,12 @@ func (s *Service) ListProviders(_ context.Context, req *runnerpb.ListProvidersRe
 	if c := req.GetCheck(); c != nil {
 		out.Problem, out.ProblemReason, out.ProblemFix = s.models.problem(c.GetProvider(), c.GetModel())
 	}
-	there := map[string]bool{}
+	there := map[string]bool{} // by all names
 	for _, p := range settings.Providers() {
 		there[p.Name] = true
+		for _, name := range provider.Names(p.Name) {
+			there[name] = true
+		}
 		out.Providers = append(out.Providers, describeProvider(p, p.Name == settings.Default))
 	}
 	for _, k := range provider.Presets {
@@ -37,7 +40,7 @@ func (s *Service) ListProviders(_ context.Context, req *runnerpb.ListProvidersRe
 			continue
 		}
 		p := &runnerpb.Provider{
-			Name: k.Name, Driver: k.API, BaseUrl: k.BaseURL, Key: runnerpb.KeyState_KEY_STATE_MISSING, KeyFrom: "env:" + k.KeyVar,
+			Name: k.Name, Aliases: k.Aliases, Driver: k.API, BaseUrl: k.BaseURL, Key: runnerpb.KeyState_KEY_STATE_MISSING, KeyFrom: "env:" + k.KeyVar,
 			KeyProblem: "set " + strings.Join(k.Needs(), " and "),
 		}
 		if k.KeyVar == "" {
@@ -61,6 +64,7 @@ func describeProvider(p provider.Provider, isDefault bool) *runnerpb.Provider {
 		Name: p.Name, Driver: p.API, BaseUrl: p.BaseURL, KeyFrom: p.KeyFrom, Key: runnerpb.KeyState_KEY_STATE_NONE,
 		Origin: string(p.Source), IsDefault: isDefault,
 	}
+	out.Aliases = slices.DeleteFunc(provider.Names(p.Name), func(name string) bool { return name == p.Name })
 	if p.KeyFrom != "" {
 		out.Key = runnerpb.KeyState_KEY_STATE_SET
 		if err := p.CheckKey(); err != nil {

@@ -32,8 +32,12 @@ type Problem struct {
 	Known bool
 }
 
-// Err is the problem as the error of a command.
+// Err is the problem as the error of a command: one of usage where the runner does not know the
+// name of the provider.
 func (p *Problem) Err() error {
+	if p.Wrong && !p.Known {
+		return fault.Usage(p.What, p.Fix)
+	}
 	return fault.New(codes.InvalidArgument, fault.ModelConfig, p.What, p.Fix)
 }
 
@@ -46,27 +50,80 @@ func (p *Problem) Warn(e *command.Env) {
 // there is no problem, and when no runner can be asked: the registry alone does not know
 // which providers the machine of a runner has.
 func Check(ctx context.Context, e *command.Env, provider, model string) *Problem {
+	p, _, err := check(ctx, e, provider, model)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// check is Check with all providers of the runner.
+func check(ctx context.Context, e *command.Env, provider, model string) (*Problem, []*runner.Provider, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{All: true, Check: &runner.ModelChoice{Provider: provider, Model: model}})
 	if err != nil || r.GetProblem() == "" {
-		return nil
+		return nil, r.GetProviders(), err
 	}
 	p := &Problem{What: r.GetProblem(), Fix: r.GetProblemFix(), Wrong: r.GetProblemReason() == fault.ModelConfig}
-	at := slices.IndexFunc(r.GetProviders(), func(q *runner.Provider) bool {
-		return q.GetName() == provider || provider == "" && q.GetIsDefault()
-	})
-	switch {
-	case at < 0:
-		p.Fix = "'agentctl providers list --all' lists the providers of the runner"
-	case r.GetProviders()[at].GetOrigin() == "": // well known and not set up
+	switch known := Find(r.GetProviders(), provider); {
+	case known == nil:
+		p.Fix = "use one of " + NamesOf(r.GetProviders())
+	case known.GetOrigin() == "": // well known and not set up
 		p.Wrong, p.Fix = false, "set it up and start agentd again; 'agentctl providers list' shows what is there"
 	case p.Wrong:
 		p.Known, p.Fix = true, "'agentctl providers list' lists the models of the providers"
 	default:
 		p.Known, p.Fix = true, "set the key where agentd is started, and start it again; 'agentctl providers list' shows where it is read from"
 	}
-	return p
+	return p, r.GetProviders(), nil
+}
+
+// Default returns the default model of a provider as PROVIDER/MODEL. Errors: one of usage with all
+// names when the runner does not know the provider; MODEL_CONFIG when a turn with it would fail
+// before it calls the provider; that of the call to the runner.
+func Default(ctx context.Context, e *command.Env, name string) (string, error) {
+	problem, list, err := check(ctx, e, name, "")
+	switch p := Find(list, name); {
+	case err != nil:
+		return "", err
+	case problem != nil && problem.Wrong && !problem.Known:
+		return "", problem.Err()
+	case problem != nil:
+		return "", fault.New(codes.FailedPrecondition, fault.ModelConfig, problem.What, problem.Fix)
+	case len(p.GetModels()) == 0:
+		return "", fault.New(codes.FailedPrecondition, fault.ModelConfig, "the runner does not list the models of "+name, "name one in the chat: /model "+name+"/MODEL")
+	default:
+		return p.GetName() + "/" + p.GetModels()[0].GetName(), nil
+	}
+}
+
+// Find returns the provider of a list that a name or an alias means, and for no name the default;
+// nil: there is none.
+func Find(list []*runner.Provider, name string) *runner.Provider {
+	for _, p := range list {
+		if p.GetName() == name || name == "" && p.GetIsDefault() {
+			return p
+		}
+	}
+	for _, p := range list {
+		if slices.Contains(p.GetAliases(), name) {
+			return p
+		}
+	}
+	return nil
+}
+
+// NamesOf lists the names of providers, each with its aliases in parentheses.
+func NamesOf(list []*runner.Provider) string {
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = screen.Line(p.GetName())
+		if len(p.GetAliases()) > 0 {
+			names[i] += " (" + screen.Line(strings.Join(p.GetAliases(), ", ")) + ")"
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // Names answers what names a model to people, given the model of an agent as the registry
@@ -86,11 +143,14 @@ func Names(ctx context.Context, e *command.Env, models ...string) func(string) s
 	}
 	return func(text string) string {
 		name, model, _ := strings.Cut(text, "/")
-		at := slices.IndexFunc(r.GetProviders(), func(p *runner.Provider) bool { return p.GetName() == name || name == "default" && p.GetIsDefault() })
-		if at < 0 || name != "default" && model != "default" {
+		of := name
+		if name == "default" {
+			of = ""
+		}
+		p := Find(r.GetProviders(), of)
+		if p == nil || name != "default" && model != "default" {
 			return text
 		}
-		p := r.GetProviders()[at]
 		if (model == "" || model == "default") && len(p.GetModels()) > 0 {
 			model = p.GetModels()[0].GetName()
 		}

@@ -20,15 +20,16 @@ import (
 
 // entry is a provider for programs.
 type entry struct {
-	Name       string  `json:"name"`
-	Driver     string  `json:"driver"`
-	BaseURL    string  `json:"base_url"`
-	Key        string  `json:"key"`
-	KeyFrom    string  `json:"key_from"`
-	KeyProblem string  `json:"key_problem"`
-	Origin     string  `json:"origin"`
-	Default    bool    `json:"default"`
-	Models     []model `json:"models"`
+	Name       string   `json:"name"`
+	Aliases    []string `json:"aliases"`
+	Driver     string   `json:"driver"`
+	BaseURL    string   `json:"base_url"`
+	Key        string   `json:"key"`
+	KeyFrom    string   `json:"key_from"`
+	KeyProblem string   `json:"key_problem"`
+	Origin     string   `json:"origin"`
+	Default    bool     `json:"default"`
+	Models     []model  `json:"models"`
 }
 
 type model struct {
@@ -73,7 +74,7 @@ is used for agents that name none, is marked with a star. Keys are never shown.`
 			for _, p := range r.GetProviders() {
 				entries = append(entries, entryOf(p))
 			}
-			t := screen.NewTable(e, "name", "driver", "base url", "key", "from", "origin", "models").Wide("origin").Drop("base url", "from", "driver")
+			t := screen.NewTable(e, "name", "aliases", "driver", "base url", "key", "from", "origin", "models").Wide("aliases", "origin").Drop("base url", "from", "driver")
 			t.Then(func() {
 				for _, p := range entries {
 					if p.Origin != "" && p.KeyProblem != "" {
@@ -85,7 +86,7 @@ is used for agents that name none, is marked with a star. Keys are never shown.`
 				}
 			})
 			return screen.List(t, entries, func(p entry) []any {
-				return []any{p.title(e), p.Driver, cmp.Or(p.BaseURL, "-"), p.Key, cmp.Or(p.KeyFrom, "-"), cmp.Or(p.Origin, "-"), cmp.Or(p.names(), "-")}
+				return []any{p.title(e), cmp.Or(strings.Join(p.Aliases, ", "), "-"), p.Driver, cmp.Or(p.BaseURL, "-"), p.Key, cmp.Or(p.KeyFrom, "-"), cmp.Or(p.Origin, "-"), cmp.Or(p.names(), "-")}
 			})
 		},
 	}
@@ -95,7 +96,7 @@ is used for agents that name none, is marked with a star. Keys are never shown.`
 
 func entryOf(p *runner.Provider) entry {
 	out := entry{
-		Name: p.GetName(), Driver: p.GetDriver(), BaseURL: p.GetBaseUrl(), Key: command.Word(p.GetKey(), "KEY_STATE_", "none"), KeyFrom: p.GetKeyFrom(),
+		Name: p.GetName(), Aliases: append([]string{}, p.GetAliases()...), Driver: p.GetDriver(), BaseURL: p.GetBaseUrl(), Key: command.Word(p.GetKey(), "KEY_STATE_", "none"), KeyFrom: p.GetKeyFrom(),
 		KeyProblem: p.GetKeyProblem(), Origin: p.GetOrigin(), Default: p.GetIsDefault(), Models: []model{},
 	}
 	for _, m := range p.GetModels() {

@@ -3,7 +3,6 @@ package setup
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
@@ -20,7 +19,7 @@ func askProvider(ctx context.Context, e *command.Env, known []*runner.Provider) 
 		if len(p.GetModels()) > 0 {
 			model = p.GetModels()[0].GetName()
 		}
-		e.Note("  %2d  %-12s %s", i+1, screen.Line(p.GetName()), screen.Line(model))
+		e.Note("  %2d  %-18s %s", i+1, provider.NamesOf(known[i:i+1]), screen.Line(model))
 	}
 	e.Note("Another name is a server of your own that speaks the API of OpenAI.")
 	for {
@@ -34,7 +33,7 @@ func askProvider(ctx context.Context, e *command.Env, known []*runner.Provider) 
 			}
 		}
 		err = provider.CheckName(answer)
-		if err == nil && (slices.ContainsFunc(known, func(p *runner.Provider) bool { return p.GetName() == answer }) || strings.Trim(answer, "0123456789") != "") {
+		if err == nil && (provider.Find(known, answer) != nil || strings.Trim(answer, "0123456789") != "") {
 			return answer, nil
 		}
 		e.Note("%.80q is neither a number of the list nor a name", answer)

@@ -258,11 +258,13 @@ func choose(ctx context.Context, e *command.Env, o *options, home string) (chose
 		if o.provider == "" {
 			return chosen{offline: true}, nil
 		}
+	} else if provider.Find(known, o.provider) == nil && o.baseURL == "" {
+		return chosen{}, fault.Usage("provider "+o.provider+" is not known", "use one of "+provider.NamesOf(known)+"; or give --base-url, the address of a server of your own")
 	}
-	at := slices.IndexFunc(known, func(p *runner.Provider) bool { return p.GetName() == o.provider })
-	d := provider.Definition{Name: o.provider, BaseURL: o.baseURL, Model: o.model}
-	needsKey := at >= 0 && known[at].GetKey() != runner.KeyState_KEY_STATE_NONE
-	if err := complete(ctx, e, o, &d, known, at); err != nil {
+	p := provider.Find(known, o.provider)
+	d := provider.Definition{Name: cmp.Or(p.GetName(), o.provider), BaseURL: o.baseURL, Model: o.model}
+	needsKey := p != nil && p.GetKey() != runner.KeyState_KEY_STATE_NONE
+	if err := complete(ctx, e, o, &d, p); err != nil {
 		return chosen{}, err
 	}
 	for try := 1; ; try++ {
@@ -300,9 +302,10 @@ func reportModel(e *command.Env, info *runner.GetRunnerInfoResponse) {
 	}
 }
 
-// complete gives the definition what the provider needs in addition to a key.
-func complete(ctx context.Context, e *command.Env, o *options, d *provider.Definition, known []*runner.Provider, at int) (err error) {
-	if at < 0 && d.BaseURL == "" || at >= 0 && known[at].GetBaseUrl() == "" && d.BaseURL == "" {
+// complete gives the definition what the provider needs in addition to a key; p is what is known of
+// it, nil: nothing is.
+func complete(ctx context.Context, e *command.Env, o *options, d *provider.Definition, p *runner.Provider) (err error) {
+	if p.GetBaseUrl() == "" && d.BaseURL == "" {
 		if o.yes {
 			return fault.Usage("the address of provider "+d.Name+" is not known", "give --base-url, such as http://127.0.0.1:11434/v1")
 		}
@@ -311,8 +314,8 @@ func complete(ctx context.Context, e *command.Env, o *options, d *provider.Defin
 		}
 	}
 	first := ""
-	if at >= 0 && len(known[at].GetModels()) > 0 {
-		first = known[at].GetModels()[0].GetName()
+	if len(p.GetModels()) > 0 {
+		first = p.GetModels()[0].GetName()
 	}
 	if d.Model == "" && !o.yes {
 		question := "Model: "

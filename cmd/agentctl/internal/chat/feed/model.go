@@ -3,7 +3,6 @@ package feed
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -49,11 +48,7 @@ func modelOf(ctx context.Context, e *command.Env, agent, session string) (m Mode
 	if err != nil {
 		return m
 	}
-	at := slices.IndexFunc(r.GetProviders(), func(p *runner.Provider) bool {
-		return p.GetName() == name || name == "" && p.GetIsDefault()
-	})
-	if at >= 0 {
-		p := r.GetProviders()[at]
+	if p := provider.Find(r.GetProviders(), name); p != nil {
 		name, m.Origin, m.Offline = p.GetName(), p.GetOrigin(), p.GetDriver() == "offline"
 		if model == "" && len(p.GetModels()) > 0 {
 			model = p.GetModels()[0].GetName()

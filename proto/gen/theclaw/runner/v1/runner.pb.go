@@ -2374,7 +2374,9 @@ type Provider struct {
 	// is_default: it answers for agents that name none.
 	IsDefault bool `protobuf:"varint,8,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
 	// models that are known, the default first.
-	Models        []*ProviderModel `protobuf:"bytes,9,rep,name=models,proto3" json:"models,omitempty"`
+	Models []*ProviderModel `protobuf:"bytes,9,rep,name=models,proto3" json:"models,omitempty"`
+	// aliases are other names that mean this provider, such as claude for anthropic.
+	Aliases       []string `protobuf:"bytes,10,rep,name=aliases,proto3" json:"aliases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2468,6 +2470,13 @@ func (x *Provider) GetIsDefault() bool {
 func (x *Provider) GetModels() []*ProviderModel {
 	if x != nil {
 		return x.Models
+	}
+	return nil
+}
+
+func (x *Provider) GetAliases() []string {
+	if x != nil {
+		return x.Aliases
 	}
 	return nil
 }
@@ -2883,7 +2892,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\vcache_write\x18\x04 \x01(\x01H\x01R\n" +
 	"cacheWrite\x88\x01\x01B\r\n" +
 	"\v_cache_readB\x0e\n" +
-	"\f_cache_write\"\xad\x02\n" +
+	"\f_cache_write\"\xc7\x02\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x19\n" +
@@ -2895,7 +2904,9 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x06origin\x18\a \x01(\tR\x06origin\x12\x1d\n" +
 	"\n" +
 	"is_default\x18\b \x01(\bR\tisDefault\x128\n" +
-	"\x06models\x18\t \x03(\v2 .theclaw.runner.v1.ProviderModelR\x06models\"\xca\x01\n" +
+	"\x06models\x18\t \x03(\v2 .theclaw.runner.v1.ProviderModelR\x06models\x12\x18\n" +
+	"\aaliases\x18\n" +
+	" \x03(\tR\aaliases\"\xca\x01\n" +
 	"\x15ListProvidersResponse\x129\n" +
 	"\tproviders\x18\x01 \x03(\v2\x1b.theclaw.runner.v1.ProviderR\tproviders\x12\x14\n" +
 	"\x05notes\x18\x02 \x03(\tR\x05notes\x12\x18\n" +

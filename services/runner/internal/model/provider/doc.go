@@ -27,8 +27,8 @@
 //	      large: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}
 //	    facts:                                      # of single models
 //	      large: {images: true}                     # it takes images
-//	  anthropic:                     # a name of Presets: its address, api
-//	    api_key: file:anthropic.key  # and windows need not be written
+//	  anthropic:                     # a name of Presets, or an alias: its address,
+//	    api_key: file:anthropic.key  # api and windows need not be written
 //
 // The names pai and pai/NAME, unless a provider is called so, mean the pai program
 // with its default provider or with the one it has as NAME. They are a default only

@@ -25,7 +25,7 @@ func loadEnvironment(getenv func(string) string) found {
 			continue
 		}
 		f.providers = append(f.providers, p)
-		if f.defaultName == "" {
+		if f.defaultName == "" && w.RegionOf == "" {
 			f.defaultName, f.why = p.Name, why
 		}
 	}

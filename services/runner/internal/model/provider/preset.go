@@ -11,6 +11,11 @@ const (
 // Preset is a provider that a key is enough for.
 type Preset struct {
 	Name, API string
+	// Aliases are other names of it.
+	Aliases []string
+	// RegionOf is the preset that this one is for another region: it has the same key variable and
+	// another address, and a key in the environment never makes it the default. Empty: it is none.
+	RegionOf string
 	// KeyVar, BaseVar and ModelVar are environment variables: the key, another
 	// base URL, another default model. A provider without KeyVar has no key.
 	KeyVar, BaseVar, ModelVar string
@@ -35,13 +40,27 @@ func (p Preset) Needs() []string {
 	return []string{p.KeyVar}
 }
 
-// Presets are the well-known providers, in the order in which a key in the
+// Presets are the well-known providers with those of other regions: the endpoints in China take
+// keys of their own accounts. Sources: platform.moonshot.cn/docs, help.aliyun.com/zh/model-studio.
+var Presets = append(presets[:len(presets):len(presets)],
+	region("kimi", "moonshot", "https://api.moonshot.cn/v1"),
+	region("dashscope", "qwen", "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+)
+
+// region is a preset at the address of another region.
+func region(name, of, address string) Preset {
+	p := presets[slices.IndexFunc(presets, func(p Preset) bool { return p.Name == of })]
+	p.Name, p.RegionOf, p.BaseURL, p.BaseVar = name, of, address, ""
+	return p
+}
+
+// presets are those with variables of their own, in the order in which a key in the
 // environment makes one the default. Each entry names the source of its facts, read
 // in autumn 2026; where pages differ or give none, the smaller figure is used,
 // since a window that is too small costs history and one that is too large costs
 // the answer. providers.yaml overrides all of them. Prices are not here: they
 // change too often.
-var Presets = []Preset{
+var presets = []Preset{
 	{
 		// platform.openai.com/docs/models
 		Name: "openai", API: apiOpenAI, KeyVar: "OPENAI_API_KEY", BaseVar: "OPENAI_BASE_URL", ModelVar: "OPENAI_MODEL",
@@ -64,7 +83,7 @@ var Presets = []Preset{
 	{
 		// platform.claude.com/docs/en/about-claude/models/overview: a million for
 		// Sonnet and Opus from 4.6 on, 200k for what was before and for Haiku 4.5.
-		Name: "anthropic", API: apiAnthropic, KeyVar: "ANTHROPIC_API_KEY", BaseVar: "ANTHROPIC_BASE_URL", ModelVar: "ANTHROPIC_MODEL",
+		Name: "anthropic", Aliases: []string{"claude"}, API: apiAnthropic, KeyVar: "ANTHROPIC_API_KEY", BaseVar: "ANTHROPIC_BASE_URL", ModelVar: "ANTHROPIC_MODEL",
 		BaseURL: "https://api.anthropic.com", Model: "claude-sonnet-4-6", Window: 200_000,
 		Images:  []string{"claude-3", "claude-sonnet-", "claude-opus-", "claude-haiku-"},
 		Windows: map[string]int{"claude-sonnet-4-6": 1_000_000, "claude-opus-4-6": 1_000_000, "claude-opus-4-7": 1_000_000, "claude-opus-4-8": 1_000_000},
@@ -83,7 +102,7 @@ var Presets = []Preset{
 	},
 	{
 		// ai.google.dev/gemini-api/docs/openai: a million for 2.5 and later.
-		Name: "gemini", API: apiOpenAI, KeyVar: "GEMINI_API_KEY", BaseVar: "GEMINI_BASE_URL", ModelVar: "GEMINI_MODEL",
+		Name: "gemini", Aliases: []string{"google"}, API: apiOpenAI, KeyVar: "GEMINI_API_KEY", BaseVar: "GEMINI_BASE_URL", ModelVar: "GEMINI_MODEL",
 		BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai", Model: "gemini-3.8-flash", Window: 128_000,
 		Images:  []string{"gemini-2", "gemini-3"},
 		Windows: map[string]int{"gemini-2.5-flash": 1_048_576, "gemini-2.5-pro": 1_048_576, "gemini-3.8-flash": 1_048_576},
@@ -96,12 +115,12 @@ var Presets = []Preset{
 	// Ollama has no key and no default model; its window is what the server
 	// was started with, 4096 by default, and it cuts longer prompts without
 	// an error, so no more is assumed (docs.ollama.com/context-length).
-	{Name: "ollama", API: apiOpenAI, BaseVar: "OLLAMA_HOST", ModelVar: "OLLAMA_MODEL", Window: 4096},
+	{Name: "ollama", API: apiOpenAI, BaseVar: "OLLAMA_HOST", ModelVar: "OLLAMA_MODEL", BaseURL: "http://127.0.0.1:11434/v1", Window: 4096},
 }
 
-// findPreset returns the provider of a name.
+// findPreset returns the provider of a name or an alias.
 func findPreset(name string) (Preset, bool) {
-	i := slices.IndexFunc(Presets, func(p Preset) bool { return p.Name == name })
+	i := slices.IndexFunc(Presets, func(p Preset) bool { return p.Name == name || slices.Contains(p.Aliases, name) })
 	if i < 0 {
 		return Preset{}, false
 	}

@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,11 @@ func TestKnownProviders(t *testing.T) {
 			"environment": load(t, "", env(k.KeyVar, canary), ""),
 			"file":        load(t, "providers: {"+k.Name+": {api_key: 'env:"+k.KeyVar+"', models: ["+k.Model+"]}}", env(k.KeyVar, canary), ""),
 		} {
-			d, name, window, err := s.Resolve("", "")
+			asked := ""
+			if from == "environment" && k.RegionOf != "" { // never the default
+				asked = k.Name
+			}
+			d, name, window, err := s.Resolve(asked, "")
 			if err != nil || d.Name() != k.Name || name != k.Model || window < k.Window {
 				t.Errorf("%s from the %s: %v %q %d, %v", k.Name, from, d, name, window, err)
 				continue
@@ -33,6 +38,58 @@ func TestKnownProviders(t *testing.T) {
 				t.Errorf("%s from the %s has the driver %T", k.Name, from, d)
 			}
 		}
+	}
+}
+
+// S3-75: every name and alias of a provider means it, from the environment and from
+// providers.yaml, with the address and the driver of the provider; without a key the error names
+// the variable.
+func TestProviderNames(t *testing.T) {
+	for name, want := range map[string]struct{ driver, api, url, key string }{
+		"claude":    {"anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"},
+		"anthropic": {"anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"},
+		"openai":    {"openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"},
+		"gemini":    {"gemini", "openai", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"},
+		"google":    {"gemini", "openai", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"},
+		"deepseek":  {"deepseek", "openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"},
+		"kimi":      {"kimi", "openai", "https://api.moonshot.cn/v1", "MOONSHOT_API_KEY"},
+		"moonshot":  {"moonshot", "openai", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"},
+		"minimax":   {"minimax", "openai", "https://api.minimax.io/v1", "MINIMAX_API_KEY"},
+		"qwen":      {"qwen", "openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"},
+		"dashscope": {"dashscope", "openai", "https://dashscope.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"},
+		"ollama":    {"ollama", "openai", "http://127.0.0.1:11434/v1", ""},
+	} {
+		variables := env(want.key, canary, "OPENAI_API_KEY", canary)
+		yaml := "providers: {" + name + ": {models: [m], api_key: 'env:OPENAI_API_KEY'}}"
+		if want.key == "" {
+			variables = env("OLLAMA_HOST", "127.0.0.1", "OLLAMA_MODEL", "m")
+		}
+		for from, s := range map[string]*provider.Settings{"environment": load(t, "", variables, ""), "file": load(t, yaml, env("OPENAI_API_KEY", canary), "")} {
+			d, model, _, err := s.Resolve(name, "")
+			if err != nil || model == "" {
+				t.Errorf("%s from the %s: %v", name, from, err)
+				continue
+			}
+			i := slices.IndexFunc(s.Providers(), func(p provider.Provider) bool { return p.Name == d.Name() })
+			if p := s.Providers()[i]; p.API != want.api || p.BaseURL != want.url || from == "environment" && p.Name != want.driver {
+				t.Errorf("%s from the %s: %s at %s with %s", name, from, p.Name, p.BaseURL, p.API)
+			}
+		}
+		if _, _, _, err := load(t, "", env(), "").Resolve(name, ""); err == nil || !strings.Contains(err.Error(), "set "+want.key) {
+			t.Errorf("%s without a key: %v", name, err)
+		}
+	}
+	// What is called by one name in the file is found by the other, and a default may be an alias.
+	s := load(t, "providers: {claude: {api_key: 'env:K', models: [m]}}", env("K", canary), "")
+	if d, _, _, err := s.Resolve("anthropic", ""); err != nil || d.Name() != "claude" || s.Default != "claude" {
+		t.Errorf("%v, %v, default %s", d, err, s.Default)
+	}
+	if s := load(t, "default: claude", env("ANTHROPIC_API_KEY", canary), ""); s.Default != "anthropic" {
+		t.Errorf("the default is %s", s.Default)
+	}
+	// One key of two regions makes the first one the default.
+	if s := load(t, "", env("DASHSCOPE_API_KEY", canary), ""); s.Default != "qwen" {
+		t.Errorf("the default is %s", s.Default)
 	}
 }
 

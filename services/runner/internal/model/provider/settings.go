@@ -140,6 +140,9 @@ func Load(providersYAML string, getenv func(string) string, paiConfig string) (*
 		}
 		s.merge(f)
 	}
+	if p, ok := s.find(s.Default); ok { // it may be another name of it
+		s.Default = p.Name
+	}
 	if s.Default == "" {
 		s.Default, s.Source = offline.Name, FromNowhere
 		s.Why = "there is no providers.yaml, no provider in the environment and no pai configuration"
@@ -215,7 +218,7 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 	if providerName == offline.Name {
 		return offline.Driver{}, offline.Name, offline.ContextWindow, nil
 	}
-	p, ok := s.providers[providerName]
+	p, ok := s.find(providerName)
 	if !ok {
 		return nil, "", 0, model.Errorf(model.Config, "provider %q is not configured%s", providerName, howTo(providerName))
 	}
@@ -249,6 +252,29 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 		return nil, "", 0, err
 	}
 	return d, modelName, p.Window(modelName), nil
+}
+
+// find returns the provider of a name, else one that has the name as an alias, or is an alias of it.
+func (s *Settings) find(name string) (Provider, bool) {
+	if p, ok := s.providers[name]; ok {
+		return p, true
+	}
+	for _, other := range Names(name) {
+		if p, ok := s.providers[other]; ok {
+			return p, true
+		}
+	}
+	return Provider{}, false
+}
+
+// Names are all names of the well-known provider that has a name, its own one first; none when
+// there is no such provider.
+func Names(name string) []string {
+	p, ok := findPreset(name)
+	if !ok {
+		return nil
+	}
+	return append([]string{p.Name}, p.Aliases...)
 }
 
 // Price of a provider's model, when providers.yaml has one.
