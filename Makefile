@@ -29,11 +29,12 @@ GO_BUILD := go build $(PROGRESS) -ldflags '-s -w -X main.version=$(VERSION)'
 # Installed next to agentd, which checks its hash; so it is built first.
 SANDBOX := theclaw-sandbox
 # build_into DIR: theclaw-sandbox, then the programs, agentd with the hash of the first.
-# thread is agentctl by another name: docs/decisions/026.
+# thread is agentctl by another name, and ac and agentclaw are 'agentctl chat': docs/decisions/026.
+CHAT_NAMES := ac agentclaw
 build_into = $(GO_BUILD) -o $(1)/ ./cmd/$(SANDBOX) >&2; \
 	sum=$$(sha256sum $(1)/$(SANDBOX)); \
 	go build $(PROGRESS) -ldflags "-s -w -X main.version=$(VERSION) -X main.sandboxSHA256=$${sum%% *}" -o $(1)/ $(PROGRAMS:%=./cmd/%) >&2; \
-	ln -sf agentctl $(1)/thread
+	for name in thread $(CHAT_NAMES); do ln -sf agentctl $(1)/$$name; done
 
 # npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
 BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
@@ -81,7 +82,7 @@ help: ## say what can be made
 ##@ Programs
 
 .PHONY: build
-build: ## build agentctl (also as thread), agent and agentd into .bin
+build: ## build agentctl (also as thread, ac and agentclaw), agent and agentd into .bin
 	@mkdir -p $(BIN)
 	@$(call build_into,$(BIN))
 
@@ -138,14 +139,19 @@ size: ## what the programs consist of, by module, into docs/size.md
 size-check: ## fail when a program is more than 5 % larger than docs/size.md says
 	@$(size_build); unset GOOS GOARCH; GOWORK=off go -C tools run ./size -stripped $(SIZE)/stripped -check $(CURDIR)/docs/size.md $(MEASURED)
 
-# thread has the name of an external tool, which may be on the PATH.
+# thread and ac have the names of other tools, which may be on the PATH. A program ac that is in
+# the directory already stays.
 INSTALLED := $(PROGRAMS) $(SANDBOX)
 
 .PHONY: install
 install: build ## put the programs into PREFIX/bin, or where `go install` would; thread only with WITH_THREAD=1
 	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \
 	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) "$$dir/" && \
-	$(if $(filter 1,$(WITH_THREAD)),ln -sf agentctl "$$dir/thread" && )echo "installed $(INSTALLED)$(if $(filter 1,$(WITH_THREAD)), thread) into $$dir"
+	names='$(INSTALLED)$(if $(filter 1,$(WITH_THREAD)), thread)' && $(if $(filter 1,$(WITH_THREAD)),ln -sf agentctl "$$dir/thread" && ) \
+	for name in $(CHAT_NAMES); do \
+		[[ -e "$$dir/$$name" || -L "$$dir/$$name" ]] || ln -s agentctl "$$dir/$$name"; \
+		if [[ $$(readlink "$$dir/$$name") == agentctl ]]; then names+=" $$name"; else echo "kept $$dir/$$name, which is another program"; fi; \
+	done && echo "installed $$names into $$dir"
 
 ##@ Tests
 

@@ -33,8 +33,12 @@ func TestPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	var dirs []string
+	var dirs, links []string
 	for _, c := range file.Contents {
+		if c.Type == "symlink" {
+			links = append(links, c.Dst+" "+c.Src)
+			continue
+		}
 		if c.Type == "dir" {
 			dirs = append(dirs, c.Dst)
 			continue
@@ -81,6 +85,10 @@ func TestPackage(t *testing.T) {
 	}
 	if len(got) > 0 {
 		t.Errorf("nothing makes %v", got)
+	}
+	// S3-71: the other name of agentctl; /usr/bin/ac may be there already.
+	if !slices.Equal(links, []string{"/usr/bin/agentclaw agentctl"}) {
+		t.Errorf("the links are %q", links)
 	}
 	// Where the units look for keys.
 	if !slices.Equal(dirs, []string{"/etc/theclaw"}) {

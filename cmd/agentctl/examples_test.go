@@ -25,7 +25,7 @@ var notRun = map[string]string{
 	"agentctl channels test tg --to 1207": "needs an account of a platform: TestTelegramCommands of the gateway",
 	"agentctl config import shared.yaml":  "needs registries over PostgreSQL: TestSharedSettings",
 	"agentctl setup --yes --channel telegram --token-env TG_TOKEN --owner 1207": "needs a token: TestSetupChannel",
-	"agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY":      "needs a key: TestSetup",
+	"agentctl setup --yes --provider openai --key-env OPENAI_API_KEY":           "needs a key: TestSetup",
 	"agentctl setup --yes --provider anthropic --key-file key.txt --service":    "needs a key and a login with systemd: TestSetup, TestSetupService",
 	"agentctl service install":                                "needs a login with systemd: TestService",
 	"agentctl service install --home /srv/claw":               "needs a login with systemd: TestService",

@@ -245,8 +245,11 @@ func TestCompletion(t *testing.T) {
 			}
 		}
 	}
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if o := call(t, "", "completion", shell); o.code != 0 || !strings.Contains(o.out, cobra.ShellCompRequestCmd) {
+	for shell, names := range map[string]string{ // S3-71: for the other names too
+		"bash": "\ncomplete -o default -F __start_agentctl ac agentclaw\n", "zsh": "#compdef agentctl ac agentclaw\ncompdef _agentctl agentctl ac agentclaw\n",
+		"fish": "\ncomplete -c ac -w agentctl\ncomplete -c agentclaw -w agentctl\n", "powershell": "",
+	} {
+		if o := call(t, "", "completion", shell); o.code != 0 || !strings.Contains(o.out, cobra.ShellCompRequestCmd) || !strings.Contains(o.out, names) {
 			t.Errorf("completion %s: exit %d, %d bytes", shell, o.code, len(o.out))
 		}
 	}

@@ -140,6 +140,19 @@ func printVersion(e *command.Env) error {
 	}{e.Version}, e.Version, "%s", e.Version)
 }
 
+// otherNames adds the names for 'agentctl chat' to the completion script of a shell.
+func otherNames(shell, script string) string {
+	switch shell {
+	case "bash":
+		return script + "complete -o default -F __start_agentctl ac agentclaw\n"
+	case "zsh":
+		return strings.NewReplacer("compdef agentctl\n", "compdef agentctl ac agentclaw\n", "compdef _agentctl agentctl\n", "compdef _agentctl agentctl ac agentclaw\n").Replace(script)
+	case "fish":
+		return script + "complete -c ac -w agentctl\ncomplete -c agentclaw -w agentctl\n"
+	}
+	return script
+}
+
 func completionCommand(e *command.Env) *cobra.Command {
 	shells := map[string]func(*cobra.Command, io.Writer) error{
 		"bash":       func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
@@ -150,7 +163,8 @@ func completionCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
-		Long:  `Print the script that lets a shell complete commands, flags, agent ids and settings.`,
+		Long: `Print the script that lets a shell complete commands, flags, agent ids and settings, also
+for the names ac and agentclaw.`,
 		Example: `  source <(agentctl completion bash)
   agentctl completion zsh > "${fpath[1]}/_agentctl"
   agentctl completion fish | source`,
@@ -160,7 +174,12 @@ func completionCommand(e *command.Env) *cobra.Command {
 			if !ok {
 				return command.Usage(c, "there is no completion for %.40q: use bash, zsh, fish or powershell", args[0])
 			}
-			return print(c.Root(), e.Out)
+			var script strings.Builder
+			if err := print(c.Root(), &script); err != nil {
+				return err
+			}
+			_, err := io.WriteString(e.Out, otherNames(args[0], script.String()))
+			return err
 		},
 	}
 }

@@ -120,7 +120,13 @@ func TestSetup(t *testing.T) {
 	run(2, "", "", "--provider", "openai")
 	run(2, "", "", "--model", "m1")
 	run(1, "", "", work...)
-	run(2, m.key, "", "--provider", "nosuch", "--model", "m1", "--key-from-env", "MY_KEY")
+	// S3-75: a name that is not known is refused with those that are.
+	out := run(2, m.key, "", "--provider", "nosuch", "--model", "m1", "--key-env", "MY_KEY")
+	for _, name := range providerNames {
+		if !strings.Contains(out, name) {
+			t.Errorf("%s is not offered: %s", name, out)
+		}
+	}
 	if _, err := os.Stat(home); !os.IsNotExist(err) {
 		t.Error("something was written before a key was accepted:", err)
 	}
@@ -151,9 +157,16 @@ func TestSetup(t *testing.T) {
 		t.Error("a second run has changed the home")
 	}
 	// What was there is kept when it is replaced.
-	run(0, m.key, "", "--provider", "work", "--base-url", m.url, "--model", "m2", "--key-from-env", "MY_KEY", "--replace", "--no-chat")
+	run(0, m.key, "", "--provider", "work", "--base-url", m.url, "--model", "m2", "--key-env", "MY_KEY", "--replace", "--no-chat")
 	if b, err := os.ReadFile(filepath.Join(home, "providers.yaml.old")); err != nil || !bytes.Contains(b, []byte("m1")) {
 		t.Errorf("%s, %v", b, err)
+	}
+	// An alias is stored under the name of the provider, and a region under its own.
+	for given, name := range map[string]string{"google": "gemini", "dashscope": "dashscope"} {
+		run(0, m.key, "", "--provider", given, "--base-url", m.url, "--model", "m1", "--key-env", "MY_KEY", "--replace", "--no-chat")
+		if b, err := os.ReadFile(filepath.Join(home, "providers.yaml")); err != nil || !bytes.Contains(b, []byte("default: "+name+"\n")) {
+			t.Errorf("%s: %s, %v", given, b, err)
+		}
 	}
 }
 

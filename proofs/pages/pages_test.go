@@ -44,7 +44,7 @@ func snapshot(t *testing.T, root string) string {
 	tree := t.TempDir()
 	files := exec.Command("sh", "-c", `git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
 		tar -c --null --ignore-failed-read --warning=no-failed-read -T - | tar -x -p -C "$1" &&
-		mkdir "$1/.bin" && cd .bin && cp -a agentctl agent agentd theclaw-sandbox thread "$1/.bin/"`, "sh", tree)
+		mkdir "$1/.bin" && cd .bin && cp -a agentctl agent agentd theclaw-sandbox thread ac agentclaw "$1/.bin/"`, "sh", tree)
 	files.Dir = root
 	if out, err := files.CombinedOutput(); err != nil {
 		t.Fatalf("copy the tree: %v\n%s", err, out)

@@ -154,6 +154,12 @@ func (e *Env) Terminal() (in, out *os.File) {
 	return in, out
 }
 
+// Typed reports whether standard input is a terminal.
+func (e *Env) Typed() bool {
+	in, ok := e.stdin.(*os.File)
+	return ok && term.IsTerminal(int(in.Fd()))
+}
+
 // Width is the width of the terminal on standard output in columns; 0 when it
 // is not a terminal.
 func (e *Env) Width() int {

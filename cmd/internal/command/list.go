@@ -3,10 +3,14 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -34,6 +38,28 @@ func (e *Env) AllAgents(ctx context.Context) ([]*registry.Agent, error) {
 		r, err := e.Agents().ListAgents(ctx, &registry.ListAgentsRequest{PageToken: token})
 		return r.GetAgents(), r.GetNextPageToken(), err
 	})
+}
+
+// DefaultAgent is the id of the agent that messages without another one go to.
+func (e *Env) DefaultAgent(ctx context.Context) (string, error) {
+	s, err := e.HomeSettings(ctx)
+	if err != nil {
+		return "", err
+	}
+	agents, err := e.AllAgents(ctx)
+	if err != nil {
+		return "", err
+	}
+	ids := make([]string, len(agents))
+	for i, a := range agents {
+		ids[i] = a.GetAgentId()
+	}
+	slices.Sort(ids)
+	id := agentdir.DefaultAgent(s, ids)
+	if id == "" {
+		return "", fault.New(codes.NotFound, fault.AgentNotFound, "there is no agent", "create one with 'agentctl setup', or with 'agentctl init ID'")
+	}
+	return id, nil
 }
 
 // AllThreads lists every conversation thread of an agent in order.

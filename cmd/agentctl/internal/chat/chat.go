@@ -15,7 +15,8 @@
 // unavailable the screen reports it and recovers automatically.
 //
 // Without a terminal each line of standard input is a message (lines.go); the exit code
-// is 0 when every message got its reply, 1 when one failed. With --plain it is the same
+// is 0 when every message got its reply, 1 when one failed. What asks for input is on standard
+// error, and the replies are on standard output. With --plain it is the same
 // with the names of the speakers, what the agent does, and its questions (plain.go): for
 // screen readers, at a terminal and in a pipe. The commands that begin with a slash are those
 // of the screen (slash.go).
@@ -32,6 +33,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 )
@@ -44,6 +46,9 @@ type Options struct {
 	Introduce bool
 	// Session is the key of the conversation; empty: it is the one of the peer.
 	Session string
+	// Model is set for the conversation before the first message, as PROVIDER/MODEL; empty: it
+	// stays as it is.
+	Model string
 }
 
 // Flags adds those of a conversation to a command.
@@ -61,14 +66,16 @@ func (o *Options) Check(c *cobra.Command, e *command.Env) error {
 
 // Command answers the command chat.
 func Command(e *command.Env) *cobra.Command {
-	thread, session, o := "", "", Options{}
+	thread, session, from, o := "", "", "", Options{}
 	c := &cobra.Command{
-		Use:   "chat ID",
+		Use:   "chat [ID]",
 		Short: "Talk to an agent",
-		Long: `Talk to an agent. At a terminal: Enter sends, Up and Down recall earlier messages,
+		Long: `Talk to an agent; without ID to the default agent. The programs ac and agentclaw are this
+command. At a terminal: Enter sends, Up and Down recall earlier messages,
 Ctrl-C aborts the run, or exits when there is none, Ctrl-O unfolds thoughts and tools,
 /help shows the rest. Without a terminal each line of standard input is a message, and
-the replies are printed in order; with --json as one object a line.
+the replies are printed in order; with --json as one object a line. A line that is exit or
+quit ends the conversation, except with --json.
 
 With --plain there is no full screen, no cursor movement and no color, at a terminal and
 in a pipe: every message, tool and question is a line that begins with who it is from.
@@ -76,13 +83,15 @@ A question whether a command may run is answered with y or n. The commands of /h
 same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.
 
 --session goes on with any conversation of the agent, such as one of a chat platform;
-'agentctl sessions list ID' shows the keys.`,
+'agentctl sessions list ID' shows the keys. --provider gives the conversation the default model of a
+provider from the next message on, as /model does; /model default ends that.`,
 		Example: `  agentctl chat alice
   agentctl chat alice --thread plans
   agentctl chat alice --session agent:alice:console:cli:dm:cli
   agentctl chat alice --plain
+  agentctl chat alice --provider offline
   printf 'hello\n' | agentctl chat alice`,
-		Args:              command.Args("ID"),
+		Args:              command.Args("[ID]"),
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			peer, err := message.ParsePeer(thread)
@@ -92,19 +101,31 @@ same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.
 			if err := o.Check(c, e); err != nil {
 				return err
 			}
+			if session != "" && thread != "" {
+				return command.Usage(c, "--thread and --session exclude each other")
+			}
+			agent := ""
+			if len(args) > 0 {
+				agent = args[0]
+			} else if agent, err = e.DefaultAgent(c.Context()); err != nil {
+				return err
+			}
 			if session != "" {
-				if thread != "" {
-					return command.Usage(c, "--thread and --session exclude each other")
-				}
-				if o.Session, err = message.SessionKey(c.Context(), e, args[0], session); err != nil {
+				if o.Session, err = message.SessionKey(c.Context(), e, agent, session); err != nil {
 					return err
 				}
 			}
-			return Run(c.Context(), e, args[0], peer, o)
+			if from != "" {
+				if o.Model, err = provider.Default(c.Context(), e, from); err != nil {
+					return err
+				}
+			}
+			return Run(c.Context(), e, agent, peer, o)
 		},
 	}
 	command.TextFlag(c.Flags(), &thread, "thread", command.Conversation, "name of a separate conversation")
 	command.TextFlag(c.Flags(), &session, "session", command.AnySession, "key of the conversation")
+	command.TextFlag(c.Flags(), &from, "provider", command.Provider, "model provider that answers in this conversation from now on")
 	o.Flags(c)
 	return c
 }
@@ -115,6 +136,13 @@ func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer, o
 		return err
 	}
 	from := &feed.Source{Env: e, Agent: agent, Peer: peer, Session: o.Session}
+	if o.Model != "" {
+		set, _ := from.Model(ctx, feed.Place{}, o.Model)().(feed.CommandResult)
+		if set.Err != nil {
+			return set.Err
+		}
+		e.Note("%s", screen.Clean(set.Text))
+	}
 	in, out := e.Terminal()
 	dumb := in != nil && e.Getenv("TERM") == "dumb"
 	if in != nil && !dumb && !o.Plain && !e.Flags.JSON {

@@ -36,18 +36,25 @@ type jsonReply struct {
 // line. It sends one line, waits for the reply, and sends the next: an agent answers a
 // conversation in order anyway, and a long input cannot fill its inbox. Standard output
 // gets nothing but replies, without escape sequences. A message that failed is reported
-// on standard error and does not stop the next one.
+// on standard error and does not stop the next one. A line that is exit or quit ends the
+// conversation, except with --json, where programs write the lines.
 func runLines(ctx context.Context, from *feed.Source) error {
 	e := from.Env
 	lines := make(chan inputLine)
 	go readLines(ctx, e.In, lines)
 	failed := false
 	for {
+		if e.Typed() && !e.Flags.JSON {
+			fmt.Fprint(e.Err, "you: ")
+		}
 		var l inputLine
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case l = <-lines:
+		}
+		if leaves(l.text) && !e.Flags.JSON {
+			l.text, l.err = "", io.EOF
 		}
 		if strings.TrimSpace(l.text) != "" {
 			err := exchange(ctx, from, l.text)

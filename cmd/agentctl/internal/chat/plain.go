@@ -29,7 +29,8 @@ type plain struct {
 	calls context.Context // of what runs at the same time
 	work  sync.WaitGroup
 	e     *command.Env
-	typed bool // at a terminal, which shows the input itself
+	typed bool // at a terminal
+	echo  bool // what is typed is not shown where the replies are
 	lines chan inputLine
 	msgs  chan tea.Msg
 
@@ -53,7 +54,7 @@ func runPlain(ctx context.Context, from *feed.Source) error {
 	in, _ := e.Terminal()
 	p := &plain{
 		talk:  talk{ctx: ctx, from: from},
-		calls: calls, e: e, typed: in != nil,
+		calls: calls, e: e, typed: e.Typed(), echo: in == nil,
 		lines: make(chan inputLine), msgs: make(chan tea.Msg), tools: map[string]string{},
 	}
 	defer p.work.Wait()
@@ -83,7 +84,7 @@ func (p *plain) run() error {
 		if strings.TrimSpace(text) == "" || p.answered(text) {
 			continue
 		}
-		if !p.typed {
+		if p.echo {
 			p.say("you", text)
 		}
 		if name, rest, ok := slash(text); ok {
@@ -107,7 +108,7 @@ func (p *plain) run() error {
 func (p *plain) message() (string, error) {
 	if len(p.later) > 0 {
 		text := p.later[0]
-		if p.later = p.later[1:]; p.typed {
+		if p.later = p.later[1:]; !p.echo {
 			p.say("you", text)
 		}
 		return text, nil
@@ -334,11 +335,11 @@ func (p *plain) unfinished() {
 	}
 }
 
-// ask writes what stands before the input, at a terminal.
+// ask writes what stands before the input, at a terminal, on standard error.
 func (p *plain) ask(prompt string) {
 	if p.typed {
 		p.fresh()
-		fmt.Fprint(p.e.Out, prompt)
+		fmt.Fprint(p.e.Err, prompt)
 		p.prompt = true
 	}
 }
@@ -346,7 +347,7 @@ func (p *plain) ask(prompt string) {
 // fresh begins a line where a prompt stands.
 func (p *plain) fresh() {
 	if p.prompt {
-		fmt.Fprintln(p.e.Out)
+		fmt.Fprintln(p.e.Err)
 		p.prompt = false
 	}
 }

@@ -26,7 +26,7 @@ var commands = []struct{ names, args, what string }{
 	{"elevated", "[MODE]", "commands outside of the sandbox here: off, on, ask or full"},
 	{"new reset", "", "a new session, without what was said; /new TEXT begins it"},
 	{"copy fold", "", "copy the last reply; show or hide thoughts and tool output"},
-	{"quit", "", "leave; the current run continues"},
+	{"quit exit", "", "leave, also without the slash; the current run continues"},
 }
 
 // names are all commands.
@@ -45,10 +45,10 @@ Ctrl-C           end the run, then clear the line, then leave; Ctrl-D leaves
 Ctrl-O           open or fold all thoughts and tools; a click, one
 PgUp, PgDn       scroll, as the wheel does; Ctrl-Home, Ctrl-End: to the ends
 Shift and mouse  select text
-//TEXT           send /TEXT to the agent`
+//TEXT           send /TEXT to the agent; //quit sends quit`
 	plainKeys = `Enter            send; y or n answers a question of the agent
 Ctrl-C           abort the run and exit; Ctrl-D exits
-//TEXT           send /TEXT to the agent`
+//TEXT           send /TEXT to the agent; //quit sends quit`
 )
 
 func help(keys string) string {
@@ -60,9 +60,18 @@ func help(keys string) string {
 	return b.String() + "\n" + keys
 }
 
+// leaves reports whether a line ends the conversation without a slash.
+func leaves(text string) bool {
+	text = strings.TrimSpace(text)
+	return text == "exit" || text == "quit"
+}
+
 // slash reads a command. A text that begins with two slashes, or with a path, is
 // none.
 func slash(text string) (name, rest string, ok bool) {
+	if leaves(text) {
+		return strings.TrimSpace(text), "", true
+	}
 	word, found := strings.CutPrefix(text, "/")
 	if !found || strings.HasPrefix(word, "/") || strings.Contains(text, "\n") {
 		return "", "", false
@@ -71,8 +80,12 @@ func slash(text string) (name, rest string, ok bool) {
 	return name, strings.TrimSpace(rest), !strings.Contains(name, "/")
 }
 
-// literal is the text to send when it is no command: of two slashes one is sent.
+// literal is the text to send when it is no command: of two slashes one is sent, and none before
+// a word that leaves.
 func literal(text string) string {
+	if word, ok := strings.CutPrefix(text, "//"); ok && leaves(word) {
+		return word
+	}
 	if strings.HasPrefix(text, "//") {
 		return text[1:]
 	}
@@ -81,6 +94,9 @@ func literal(text string) string {
 
 // escaped is the text that is typed to send text, and not carry it out.
 func escaped(text string) string {
+	if leaves(text) {
+		return "//" + text
+	}
 	if strings.HasPrefix(text, "/") {
 		return "/" + text
 	}

@@ -40,7 +40,7 @@ func TestCommandsAreTheSame(t *testing.T) {
 		}
 		p.busy = true // what begins a session needs a service otherwise
 		stay := p.command(name, "")
-		if stay == (name == "quit") || stay && notes.Len() == 0 || strings.Contains(notes.String(), "there is no command") {
+		if stay == (name == "quit" || name == "exit") || stay && notes.Len() == 0 || strings.Contains(notes.String(), "there is no command") {
 			t.Errorf("/%s with --plain: stays %v, %q", name, stay, notes)
 		}
 	}
@@ -64,6 +64,32 @@ func TestCommandsAreTheSame(t *testing.T) {
 	for _, c := range commands {
 		if !strings.Contains(notes.String(), c.what) {
 			t.Errorf("%q is not in the help of --plain", c.what)
+		}
+	}
+}
+
+// S3-76: exit and quit leave without a slash, blanks around them or not; with two slashes they are
+// sent, as are texts that only hold them.
+func TestExitAndQuit(t *testing.T) {
+	for text, want := range map[string]string{"exit": "exit", "quit": "quit", " quit ": "quit", "/exit": "exit", "/quit": "quit"} {
+		m := typing(t)
+		m.set(text)
+		cmd := m.enter()
+		if cmd == nil || len(m.unsent) > 0 {
+			t.Errorf("%q is sent", text)
+		} else if _, ok := cmd().(tea.QuitMsg); !ok {
+			t.Errorf("%q does not leave the screen", text)
+		}
+		p, _ := lines(t)
+		if name, rest, ok := slash(text); !ok || name != want || p.command(name, rest) {
+			t.Errorf("%q with --plain: %q, %v", text, name, ok)
+		}
+	}
+	for text, sent := range map[string]string{"quit it": "quit it", "Exit": "Exit", "exit\nquit": "exit\nquit", "//quit": "quit", escaped("exit"): "exit", "//new": "/new"} {
+		m := typing(t)
+		m.set(text)
+		if m.enter(); len(m.unsent) != 1 || m.unsent[0].Text != sent {
+			t.Errorf("%q: %v, want %q", text, m.unsent, sent)
 		}
 	}
 }

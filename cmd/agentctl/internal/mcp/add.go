@@ -168,7 +168,7 @@ func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server, flow 
 	}
 	agents := slices.Clone(a.agents)
 	if len(agents) == 0 {
-		id, err := defaultAgent(ctx, e, s)
+		id, err := e.DefaultAgent(ctx)
 		if err != nil {
 			return err
 		}

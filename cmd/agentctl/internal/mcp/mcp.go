@@ -21,7 +21,6 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
@@ -135,24 +134,6 @@ func server(s layer.HomeSettings, name string) (layer.Server, error) {
 	return layer.Server{}, fault.New(codes.NotFound, fault.McpServerNotFound, fmt.Sprintf("the settings have no MCP server %s", name), fix)
 }
 
-// defaultAgent is the agent that messages without another one go to.
-func defaultAgent(ctx context.Context, e *command.Env, s layer.HomeSettings) (string, error) {
-	agents, err := e.AllAgents(ctx)
-	if err != nil {
-		return "", err
-	}
-	ids := make([]string, len(agents))
-	for i, a := range agents {
-		ids[i] = a.GetAgentId()
-	}
-	slices.Sort(ids)
-	id := agentdir.DefaultAgent(s, ids)
-	if id == "" {
-		return "", fault.New(codes.NotFound, fault.AgentNotFound, "there is no agent", "create one with 'agentctl init ID'")
-	}
-	return id, nil
-}
-
 // start starts a server for an agent; the error is why it does not run.
 func start(c *cobra.Command, e *command.Env, agent, name string, again bool) (*runner.Server, error) {
 	ctx, cancel := c.Context(), context.CancelFunc(func() {})
@@ -198,7 +179,7 @@ A call that it works on fails.`
 				return err
 			}
 			if agent == "" {
-				agent, err = defaultAgent(c.Context(), e, s)
+				agent, err = e.DefaultAgent(c.Context())
 			} else {
 				err = e.MustExist(c.Context(), agent)
 			}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -73,12 +74,12 @@ With --yes nothing is asked: the flags give the answers, and what they leave out
 Then each line of standard input is a message, as with 'agentctl up'. Nothing is written
 before the key was accepted; a second run with the same answers changes nothing.`,
 		Example: `  agentctl setup
-  agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY
+  agentctl setup --yes --provider openai --key-env OPENAI_API_KEY
   agentctl setup --yes --provider anthropic --key-file key.txt --service
   agentctl setup --yes --channel telegram --token-env TG_TOKEN --owner 1207
   printf 'hello\n' | agentctl setup --yes`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.fromFile, o.fromVariable = c.Flags().Changed("key-file"), c.Flags().Changed("key-from-env")
+			o.fromFile, o.fromVariable = c.Flags().Changed("key-file"), c.Flags().Changed("key-env")
 			if err := o.check(c, e); err != nil {
 				return err
 			}
@@ -86,9 +87,15 @@ before the key was accepted; a second run with the same answers changes nothing.
 		},
 	}
 	f := c.Flags()
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "key-from-env" { // the earlier name
+			name = "key-env"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.BoolVar(&o.yes, "yes", false, "ask nothing")
 	command.TextFlag(f, &o.provider, "provider", command.Provider, "name of the model provider, such as openai or anthropic")
-	command.TextFlag(f, &o.keyVariable, "key-from-env", command.Variable, "read the key from this environment variable, and store it")
+	command.TextFlag(f, &o.keyVariable, "key-env", command.Variable, "read the key from this environment variable, and store it")
 	command.TextFlag(f, &o.keyFile, "key-file", command.File, "read the key from this file, and store it; - reads standard input")
 	command.TextFlag(f, &o.baseURL, "base-url", command.URL, "address of the provider, for a server of your own")
 	command.TextFlag(f, &o.model, "model", command.Model, "model (default: that of the provider)")
@@ -110,7 +117,7 @@ func (o *options) check(c *cobra.Command, e *command.Env) error {
 	case e.Flags.Registry != "" || e.Flags.Runner != "" || e.Flags.Deliverer != "":
 		return command.Usage(c, "setup works on the home of this machine, without --registry, --runner and --deliverer")
 	case o.fromFile && o.fromVariable:
-		return command.Usage(c, "--key-file and --key-from-env exclude each other")
+		return command.Usage(c, "--key-file and --key-env exclude each other")
 	case o.provider == "" && (o.fromFile || o.fromVariable || o.baseURL != "" || o.model != ""):
 		return command.Usage(c, "--provider is missing")
 	case o.chat.kind == "" && o.chat.flag() != "":
@@ -298,7 +305,7 @@ func configured(info *runner.GetRunnerInfoResponse) chosen {
 func reportModel(e *command.Env, info *runner.GetRunnerInfoResponse) {
 	e.Note("model: %s (%s)", screen.Line(info.GetProvider()), screen.Line(info.GetProviderOrigin()))
 	if strings.HasPrefix(info.GetProviderOrigin(), "environment") {
-		e.Note("the key is read from the environment each time agentd starts; to store it, give --provider and --key-from-env")
+		e.Note("the key is read from the environment each time agentd starts; to store it, give --provider and --key-env")
 	}
 }
 
@@ -356,7 +363,7 @@ func readKey(ctx context.Context, e *command.Env, o *options, needed bool) (stri
 		}
 		key = string(b)
 	case o.yes && needed:
-		return "", fault.Usage("the key is missing", "give --key-from-env or --key-file")
+		return "", fault.Usage("the key is missing", "give --key-env or --key-file")
 	case o.yes:
 	default:
 		question := "Key (not shown): "
