@@ -118,6 +118,7 @@ func TestSetup(t *testing.T) {
 		t.Error(out)
 	}
 	run(2, "", "", "--provider", "openai")
+	run(2, "", "", "--channel", "plugin", "--token-env", "MY_KEY") // it has no token
 	run(2, "", "", "--model", "m1")
 	run(1, "", "", work...)
 	// S3-75: a name that is not known is refused with those that are.
@@ -350,7 +351,7 @@ func TestSetupAtATerminal(t *testing.T) {
 	s.do("send-keys", m.key, "Enter")
 	s.shows("work answers as m1")
 	s.hides(m.key, "sk-wrong")
-	s.shows("A chat platform to write from")
+	s.shows("A chat platform to write from (discord, slack, telegram)")
 	s.do("send-keys", "nosuch", "Enter")
 	s.shows("is none of them")
 	s.do("send-keys", "Enter")

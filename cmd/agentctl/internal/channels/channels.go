@@ -162,6 +162,14 @@ func Types() (names []string) {
 	return names
 }
 
+// Platforms are the names of the types that connect with a token.
+func Platforms() []string {
+	return slices.DeleteFunc(Types(), func(name string) bool {
+		t, _ := catalog.Find(name)
+		return !Connects(name) || !slices.Contains(t.Keys, "token")
+	})
+}
+
 // Add writes the account into the settings, and waits until the gateway has decided its state.
 func (a *Addition) Add(ctx context.Context, e *command.Env) (Status, error) {
 	if a.DM == "" {

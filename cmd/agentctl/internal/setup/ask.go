@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
@@ -19,7 +20,11 @@ func askProvider(ctx context.Context, e *command.Env, known []*runner.Provider) 
 		if len(p.GetModels()) > 0 {
 			model = p.GetModels()[0].GetName()
 		}
-		e.Note("  %2d  %-18s %s", i+1, provider.NamesOf(known[i:i+1]), screen.Line(model))
+		address, err := url.Parse(p.GetBaseUrl())
+		if err != nil {
+			address = &url.URL{}
+		}
+		e.Note("  %2d  %-18s  %-18s  %s", i+1, provider.NamesOf(known[i:i+1]), screen.Line(model), screen.Line(address.Host))
 	}
 	e.Note("Another name is a server of your own that speaks the API of OpenAI.")
 	for {

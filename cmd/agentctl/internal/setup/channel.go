@@ -36,11 +36,6 @@ func (c chatAccount) flag() string {
 	return ""
 }
 
-// platforms are the types of accounts that connect.
-func platforms() []string {
-	return slices.DeleteFunc(channels.Types(), func(t string) bool { return !channels.Connects(t) })
-}
-
 // connect adds an account with the name of its type and makes a person an owner. What is there
 // already stays as it is.
 func connect(ctx context.Context, e *command.Env, o *options, home string) error {
@@ -51,11 +46,11 @@ func connect(ctx context.Context, e *command.Env, o *options, home string) error
 	c := &o.chat
 	if c.kind == "" && !o.yes && !slices.ContainsFunc(settings.Accounts, func(a layer.Account) bool { return channels.Connects(a.Type) }) {
 		for c.kind == "" {
-			answer, err := screen.Ask(ctx, e, fmt.Sprintf("A chat platform to write from (%s), Enter to leave it out: ", strings.Join(platforms(), ", ")))
+			answer, err := screen.Ask(ctx, e, fmt.Sprintf("A chat platform to write from (%s), Enter to leave it out: ", strings.Join(channels.Platforms(), ", ")))
 			if err != nil || answer == "" {
 				return err
 			}
-			if slices.Contains(platforms(), answer) {
+			if slices.Contains(channels.Platforms(), answer) {
 				c.kind = answer
 			} else {
 				e.Note("%.80q is none of them", answer)

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/channels"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
@@ -122,6 +123,8 @@ func (o *options) check(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "--provider is missing")
 	case o.chat.kind == "" && o.chat.flag() != "":
 		return command.Usage(c, "%s is of the account of --channel, which is missing", o.chat.flag())
+	case o.chat.kind != "" && !slices.Contains(channels.Platforms(), o.chat.kind):
+		return command.Usage(c, "--channel is one of %s; 'agentctl channels add' adds others", strings.Join(channels.Platforms(), ", "))
 	case !o.yes && in == nil:
 		return command.Usage(c, "setup asks questions, and standard input is not a terminal: give --yes and flags")
 	}

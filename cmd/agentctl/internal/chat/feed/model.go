@@ -105,8 +105,8 @@ func (m Model) Line() string {
 func (m Model) Advice() string {
 	if m.Problem == "" && m.Offline {
 		return `No model is set up: the offline stand-in answers, which is no language model.
-For a real one leave with Ctrl-D, set a key where agentd is started, and
-start again:
+For a real one leave with Ctrl-D and run 'agentctl setup'. Or set a key where
+agentd is started, and start again:
   export OPENAI_API_KEY=...   (or DEEPSEEK_API_KEY, ANTHROPIC_API_KEY, ...;
                               OPENAI_BASE_URL is for another endpoint)
 or write providers.yaml in the home directory.`
