@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +154,7 @@ func TestProviders(t *testing.T) {
 		}
 	}
 	r := w.runner(nil, func(c *runner.Config) { c.ProvidersFile = file })
-	for all, least := range map[bool]int{false: 3, true: 12} {
+	for all, least := range map[bool]int{false: 3, true: 14} {
 		list, err := r.ListProviders(t.Context(), &runnerpb.ListProvidersRequest{All: all})
 		if err != nil || len(list.GetProviders()) != least {
 			t.Fatalf("%d providers, %v", len(list.GetProviders()), err)
@@ -168,6 +169,9 @@ func TestProviders(t *testing.T) {
 			}
 			if p.GetKey() != want || p.GetIsDefault() != (p.GetName() == "work") {
 				t.Errorf("%v", p)
+			}
+			if claude := p.GetName() == "anthropic"; claude != slices.Equal(p.GetAliases(), []string{"claude"}) {
+				t.Errorf("%s is also called %q", p.GetName(), p.GetAliases())
 			}
 			if p.GetName() == "work" && (p.GetModels()[0].GetPrice().GetOutput() != 15 || p.GetKeyFrom() != "file:key") {
 				t.Errorf("%v", p)
