@@ -143,6 +143,9 @@ const (
 	// StepBlock is the kind of a part of an answer that was sent before the answer was complete; its
 	// key is block:i:n.
 	StepBlock = "block"
+	// StepTranscript is the kind of the text of what was said in a file of a message; its key is transcribe:i. Its class
+	// is empty where a provider made it, which is counted as an answer.
+	StepTranscript = "transcript"
 
 	ClassRead       = "read"
 	ClassIdempotent = "idempotent"
@@ -201,10 +204,10 @@ type Step struct {
 type Record struct {
 	Key   string
 	Steps []Step
-	// Toolcalls holds the content of the record/toolcall event of each tool step
-	// that is done or in doubt, by step key.
-	Toolcalls map[string]string
-	Failed    *FailedTry
+	// Records holds the content of the record event of each step that has one, by step key:
+	// record/toolcall of a tool that is done or in doubt, record/transcript of a transcript.
+	Records map[string]string
+	Failed  *FailedTry
 	// Says are messages to the peer before the turn has ended: each is appended,
 	// with its delivery, once and together with its step. Deliver, Console and
 	// BootID are as in Finish.
@@ -274,16 +277,16 @@ func Exhausted(last string) string {
 
 // Finish gives a turn its fate.
 type Finish struct {
-	Key       string
-	Fate      Fate
-	Reply     string // content of the reply event (replied)
-	Command   bool   // the reply answers a chat command: its event is of that subtype
-	Apology   string // content of the apology event (dead); empty: none
-	Error     string // one line (dead, aborted)
-	Record    string // content of the record/error event (dead)
-	Decision  string // content of the record/decision event of a fate that says nothing (silent, aborted); empty: none
-	Steps     []Step
-	Toolcalls map[string]string
+	Key      string
+	Fate     Fate
+	Reply    string // content of the reply event (replied)
+	Command  bool   // the reply answers a chat command: its event is of that subtype
+	Apology  string // content of the apology event (dead); empty: none
+	Error    string // one line (dead, aborted)
+	Record   string // content of the record/error event (dead)
+	Decision string // content of the record/decision event of a fate that says nothing (silent, aborted); empty: none
+	Steps    []Step
+	Records  map[string]string
 	// Deliver reports whether replies of this thread have a channel; Console that
 	// the channel is a client that watches, so that nothing is left to send.
 	Deliver, Console bool

@@ -35,6 +35,8 @@ const (
 	SubtypeContext = "context"
 	// SubtypeAction is of a message of the agent that changes an earlier one, or goes to another conversation.
 	SubtypeAction = "action"
+	// SubtypeTranscript is of what was said in a file of a message; see [Transcript].
+	SubtypeTranscript = "transcript"
 )
 
 // ShownFilter selects the messages of a conversation that a model sees: all but the answers to commands and the
@@ -51,6 +53,9 @@ const EpochFilter = "type = '" + TypeRecord + "' AND subtype = '" + SubtypeSessi
 
 // ContextFilter selects what people wrote that starts no turn.
 const ContextFilter = "type = '" + TypeRecord + "' AND subtype = '" + SubtypeContext + "'"
+
+// TranscriptFilter selects what was said in files of messages.
+const TranscriptFilter = "type = '" + TypeRecord + "' AND subtype = '" + SubtypeTranscript + "' AND source = '" + SourceSelf + "'"
 
 // Names shared with the external tools.
 const (

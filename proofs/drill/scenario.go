@@ -179,7 +179,7 @@ func (s *Scenario) steps(ctx context.Context, e store.Engine, r store.Ref, f sto
 		}
 		rec := store.Record{Key: p.Key, Steps: []store.Step{st}}
 		if toolcall != "" {
-			rec.Toolcalls = map[string]string{st.Key: toolcall}
+			rec.Records = map[string]string{st.Key: toolcall}
 		}
 		_, err := e.Record(ctx, r, f, rec)
 		return s.took(f, err)

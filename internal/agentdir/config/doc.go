@@ -41,6 +41,7 @@ type Config struct {
 	Reply    Reply
 	// HumanDelay is between the messages of one run; none by default.
 	HumanDelay Delay
+	Media      Media
 	// ContextWindow and MaxOutputTokens are in tokens; defaults 128000 and 4096.
 	ContextWindow, MaxOutputTokens int
 	Context                        Context

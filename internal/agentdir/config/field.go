@@ -22,8 +22,8 @@ import (
 // read from files, refused, explained and completed comes from this table.
 type Field struct {
 	Key string
-	// Ref points into a Config: *string, *int, *bool, *Switch, *Network, *Amount, *Variables, *Delay, *time.Duration
-	// or *[]string.
+	// Ref points into a Config: *string, *int, *bool, *Switch, *Network, *Amount, *Variables, *Delay, *Transcribe,
+	// *time.Duration or *[]string.
 	Ref func(*Config) any
 	// Adds: a list of a later layer is added to that of an earlier one. Else it replaces that.
 	Adds bool
@@ -170,6 +170,11 @@ var fields = []Field{
 		Key: "human_delay", Ref: func(c *Config) any { return &c.HumanDelay },
 		Rule: delay(), Effect: EffectNow, Example: "natural",
 		Meaning: "The pause between the messages of one run, such as the blocks of an answer. The first message is never delayed.",
+	},
+	{
+		Key: "media.transcribe", Ref: func(c *Config) any { return &c.Media.Transcribe },
+		Rule: transcribe(), Effect: EffectMessage, Example: "{provider: openai}",
+		Meaning: "What makes text of the voice messages that people send, for the model: nothing (`off`), the endpoint of a provider of providers.yaml that has audio/transcriptions (its model is `whisper-1` where none is named), or a command, which runs in the sandbox of the agent and prints the text. A word `{file}` in the command stands for the path of the file; without one the path is the last argument. A file takes at most `timeout` (2m), and at most a quarter of what is left of run.timeout.",
 	},
 	{
 		Key: "reply.break", Ref: func(c *Config) any { return &c.Reply.Break },

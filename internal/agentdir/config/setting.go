@@ -543,7 +543,7 @@ func (f *Field) setting() Setting {
 		s.Type, s.Values = TypeBoolean, []string{"true", "false"}
 	case *[]string:
 		s.Type = TypeList
-	case *Network, *Amount, *Delay:
+	case *Network, *Amount, *Delay, *Transcribe:
 		s.Type = TypeText
 	case *Variables:
 		s.Type = TypeMap

@@ -153,7 +153,7 @@ func (c *Config) TurnConfig(at Conversation, accounts AccountTools) *registryv1.
 	if list := c.Tools.ExternalGuard; len(list) > 0 {
 		out.ExternalGuard = &registryv1.ExternalGuard{Host: slices.Contains(list, GuardHost), Mcp: slices.Contains(list, GuardMCP)}
 	}
-	out.Blocks = c.Reply.blocks()
+	out.Blocks, out.Transcribe = c.Reply.blocks(), c.Media.Transcribe.config()
 	out.QuestionTimeout = durationpb.New(c.Tools.QuestionTimeout)
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	out.Presentation = c.Tools.Presentation

@@ -79,6 +79,8 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 		problem = parseVariables(s, ref)
 	case *Delay:
 		problem = ParseDelay(s, ref)
+	case *Transcribe:
+		problem = ParseTranscribe(s, ref)
 	case *time.Duration:
 		problem = ParseDuration(s, ref)
 	case *[]string:
@@ -109,6 +111,8 @@ func (f *Field) Show(c *Config) string {
 		return ref.String()
 	case *Delay:
 		return ref.String()
+	case *Transcribe:
+		return ref.String()
 	case *time.Duration:
 		return Duration(*ref)
 	case *[]string:
@@ -130,6 +134,10 @@ func (f *Field) Render(c *Config) string {
 		}
 	case *Delay:
 		if *ref == (Delay{}) {
+			return Quote(ref.String())
+		}
+	case *Transcribe:
+		if ref.Off() {
 			return Quote(ref.String())
 		}
 	}

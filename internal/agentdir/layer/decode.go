@@ -245,6 +245,8 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 		problem = l.variables(f.Key, kv.Value, ref)
 	case *config.Delay:
 		problem = delay(kv.Value, ref)
+	case *config.Transcribe:
+		problem = transcribe(kv.Value, ref)
 	case *time.Duration:
 		problem = duration(kv.Value, ref)
 	case *[]string:
@@ -407,6 +409,31 @@ func delay(n ast.Node, to *config.Delay) string {
 		bounds[written(kv)] = value
 	}
 	return config.DelayOf(bounds, to)
+}
+
+// transcribe reads a word, or a mapping of a provider or a command. It replaces that of an earlier layer.
+func transcribe(n ast.Node, to *config.Transcribe) string {
+	if n, ok := n.(*ast.StringNode); ok {
+		return config.ParseTranscribe(n.Value, to)
+	}
+	pairs, ok := yamldoc.Pairs(n)
+	if !ok {
+		return config.ParseTranscribe("", to)
+	}
+	var t config.Transcribe
+	for _, kv := range pairs {
+		var value string
+		if key(kv) != "command" {
+			if problem := text(kv.Value, &value); problem != "" {
+				return config.Clip(written(kv)) + " " + problem
+			}
+		}
+		if problem := t.Set(key(kv), value, func(list *[]string) string { return texts(kv.Value, list) }); problem != "" {
+			return problem
+		}
+	}
+	*to = t
+	return ""
 }
 
 func choice(n ast.Node, to *config.Switch) string {

@@ -371,6 +371,9 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Reply.Blocks = rapid.SampledFrom([]string{"off", "on"}).Draw(t, "blocks")
 	c.Reply.Block.Min = rapid.IntRange(64, 20_000).Draw(t, "shortest block")
 	c.HumanDelay = rapid.SampledFrom([]config.Delay{{}, {Min: 800 * time.Millisecond, Max: 2500 * time.Millisecond}, {Max: 30 * time.Second}}).Draw(t, "delay")
+	c.Media.Transcribe = rapid.SampledFrom([]config.Transcribe{
+		{}, {Provider: "openai"}, {Provider: "a.b/c", Model: "off", Timeout: 90 * time.Second}, {Command: []string{"it's", "a, b", "[x]", "{file}", "-m", ""}, Timeout: time.Minute},
+	}).Draw(t, "transcribe")
 	c.Reply.MessageTool = rapid.Bool().Draw(t, "messages")
 	c.ContextWindow = rapid.IntRange(20_000, 100_000_000).Draw(t, "window")
 	c.MaxOutputTokens = rapid.IntRange(1, 10_000).Draw(t, "output")

@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/theclaw/agents/internal/store"
 )
@@ -117,9 +118,11 @@ func endMembers(t *Thread, leader string, fate store.Fate) (merged []store.Merge
 	return merged, nil
 }
 
-// dissolve releases the members of the claim, as long as nothing was sent to them.
+// dissolve releases the members of the claim, as long as nothing was sent to them: what was said in their files may be
+// known.
 func dissolve(t *Thread, leader string) error {
-	if list := t.steps(leader); len(list) != 1 || list[0].Key != store.StepCollect {
+	list := slices.DeleteFunc(t.steps(leader), func(s store.Step) bool { return s.Kind == store.StepTranscript })
+	if len(list) != 1 || list[0].Key != store.StepCollect {
 		return nil
 	}
 	if _, err := endMembers(t, leader, store.FateDead); err != nil {

@@ -145,7 +145,7 @@ func exhaust(t *Thread, key string) (store.Begun, error) {
 // RecordNeeds are the rows of a record.
 func RecordNeeds(rec store.Record) Needs {
 	n := Needs{Turns: []string{rec.Key}, Turn: rec.Key}
-	n.journal(rec.Key, rec.Steps, rec.Toolcalls)
+	n.journal(rec.Key, rec.Steps, rec.Records)
 	for _, s := range rec.Says {
 		n.Keys = append(n.Keys, s.Key(rec.Key))
 	}
@@ -153,11 +153,11 @@ func RecordNeeds(rec store.Record) Needs {
 	return n
 }
 
-func (n *Needs) journal(turn string, steps []store.Step, toolcalls map[string]string) {
+func (n *Needs) journal(turn string, steps []store.Step, records map[string]string) {
 	for _, s := range steps {
 		n.Steps = append(n.Steps, s.Key)
-		if _, ok := toolcalls[s.Key]; ok {
-			n.Keys = append(n.Keys, toolcallKey(turn, s.Key))
+		if _, ok := records[s.Key]; ok {
+			n.Keys = append(n.Keys, recordKey(turn, s.Key))
 		}
 	}
 }
@@ -168,7 +168,15 @@ func DurableRecord(rec store.Record) bool {
 	return len(rec.Says) > 0 && rec.Deliver && !rec.Console || slices.ContainsFunc(rec.Steps, func(s store.Step) bool { return s.State == store.StepIntent && s.Class == store.ClassEffect })
 }
 
-func toolcallKey(turn, step string) string { return turn + ":" + step }
+func recordKey(turn, step string) string { return turn + ":" + step }
+
+// subtypeOf is the subtype of the record event of a step.
+func subtypeOf(s store.Step) string {
+	if s.Kind == store.StepTranscript {
+		return thread.SubtypeTranscript
+	}
+	return thread.SubtypeToolcall
+}
 
 // Record journals steps (T3, T4, T6) and failed tries, and answers how many tries
 // failed; store.ErrNoTurn.
@@ -180,7 +188,7 @@ func Record(t *Thread, rec store.Record) (errorAttempts int, err error) {
 	if r.State == store.TurnDone {
 		return r.ErrorAttempts, nil
 	}
-	progress := journal(t, rec.Key, rec.Steps, rec.Toolcalls)
+	progress := journal(t, rec.Key, rec.Steps, rec.Records)
 	for _, s := range rec.Says {
 		c := channelOf{deliver: rec.Deliver, console: rec.Console, bootID: rec.BootID}
 		if s.Action {
@@ -202,13 +210,13 @@ func Record(t *Thread, rec store.Record) (errorAttempts int, err error) {
 
 // journal puts steps, each with the event that reports it, and reports whether that was
 // progress: that a program was called is none, what its tools did is.
-func journal(t *Thread, turn string, list []store.Step, toolcalls map[string]string) (progress bool) {
+func journal(t *Thread, turn string, list []store.Step, records map[string]string) (progress bool) {
 	for _, s := range list {
 		if t.put(turn, s) {
 			progress = progress || s.Kind != store.StepModel || s.Class == ""
 		}
-		if content, ok := toolcalls[s.Key]; ok {
-			t.record(toolcallKey(turn, s.Key), thread.SubtypeToolcall, content)
+		if content, ok := records[s.Key]; ok {
+			t.record(recordKey(turn, s.Key), subtypeOf(s), content)
 		}
 	}
 	return progress
@@ -231,7 +239,7 @@ func fail(t *Thread, r *Turn, f store.FailedTry) {
 // FinishNeeds are the rows of an end.
 func FinishNeeds(fin store.Finish) Needs {
 	n := Needs{Turns: []string{fin.Key}, Leader: fin.Key, Turn: fin.Key, Steers: true, OpenHead: true, FirstOpen: !fin.Deliver || fin.Console}
-	n.journal(fin.Key, fin.Steps, fin.Toolcalls)
+	n.journal(fin.Key, fin.Steps, fin.Records)
 	switch fin.Fate { // what may be said
 	case store.FateReplied:
 		n.Keys = append(n.Keys, fin.Key+":out")
@@ -268,7 +276,7 @@ func finished(t *Thread, r Turn) (store.Finished, error) {
 
 func finish(t *Thread, fin store.Finish) (store.Finished, error) {
 	r := t.turn(fin.Key)
-	journal(t, fin.Key, fin.Steps, fin.Toolcalls)
+	journal(t, fin.Key, fin.Steps, fin.Records)
 	c := channelOf{deliver: fin.Deliver, console: fin.Console, bootID: fin.BootID}
 	switch fin.Fate {
 	case store.FateReplied:

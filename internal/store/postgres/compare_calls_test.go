@@ -174,7 +174,7 @@ func (m *pair) steps(t *rapid.T) (list []store.Step, toolcalls map[string]string
 func (m *pair) Record(t *rapid.T) {
 	id, th := m.begun(t)
 	var rec store.Record
-	rec.Steps, rec.Toolcalls = m.steps(t)
+	rec.Steps, rec.Records = m.steps(t)
 	rec.Deliver, rec.Console, rec.BootID = pick(t, "deliver", true, true, false), pick(t, "console", false, false, true), pick(t, "boot", "b1", "b1", "b2")
 	for range pick(t, "says", 0, 0, 1, 2) {
 		rec.Says = append(rec.Says, store.Say{Step: fmt.Sprint("model:", pick(t, "at", 1, 2, 3)), Content: "one moment"})
@@ -208,7 +208,7 @@ func (m *pair) Finish(t *rapid.T) {
 		Decision: pick(t, "decision", "", `{"decision":"skip"}`), Command: pick(t, "command", false, false, true),
 		Deliver: pick(t, "deliver", true, true, false), Console: pick(t, "console", false, false, true), BootID: "b1",
 	}
-	fin.Steps, fin.Toolcalls = m.steps(t)
+	fin.Steps, fin.Records = m.steps(t)
 	settle := flip(t, "settle")
 	m.both(t, "finish", func(s *side) (any, error) {
 		_, fin.Key = s.of(id)

@@ -111,7 +111,7 @@ func everything(t testing.TB, e *Engine) []store.Ref {
 	_, err = e.Begin(ctx, th, run, store.Begin{Event: p.Event, Key: p.Key, Tail: 3, Subscribe: true, Tuple: "t", Session: &store.BeginSession{Key: "key"}})
 	try(err)
 	step := store.Step{Seq: 1, Kind: store.StepTool, Key: "tool:1", State: store.StepDone, RequestSHA256: []byte{1}}
-	_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Steps: []store.Step{step}, Toolcalls: map[string]string{"tool:1": "{}"}, Failed: &store.FailedTry{}})
+	_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Steps: []store.Step{step}, Records: map[string]string{"tool:1": "{}"}, Failed: &store.FailedTry{}})
 	try(err)
 	fin, err := e.Finish(ctx, th, run, store.Finish{Key: p.Key, Fate: store.FateReplied, Reply: "{}", Deliver: true})
 	try(err)

@@ -139,4 +139,14 @@ var members = map[string]func(*testing.T, *fixture){
 		equal(t, "steps", len(f.begin(t, list[0], true).Steps), 0)
 		equal(t, "a member", f.begin(t, list[1], false).Outcome, store.BeginGo)
 	},
+	"what was said in its files stays with a leader that goes on alone": func(t *testing.T, f *fixture) {
+		list, _ := f.lead(t)
+		f.record(t, store.Record{Key: list[0].Key, Steps: []store.Step{step(2, store.StepTranscript, "transcribe:1", "", store.StepDone)}}) // which is progress
+		for range 3 {
+			equal(t, "steps", len(f.begin(t, list[0], true).Steps), 2)
+		}
+		left := f.begin(t, list[0], true).Steps
+		equal(t, "steps", []any{len(left), left[0].Key}, []any{1, "transcribe:1"})
+		equal(t, "a member", f.begin(t, list[1], false).Outcome, store.BeginGo)
+	},
 }

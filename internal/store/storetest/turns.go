@@ -250,9 +250,9 @@ var turns = map[string]func(*testing.T, *fixture){
 		put := func(state, result, event string) store.Step {
 			s := step(1, store.StepTool, "tool:1", store.ClassEffect, state)
 			s.Result = []byte(result)
-			r := store.Record{Key: p.Key, Steps: []store.Step{s}, Toolcalls: map[string]string{}}
+			r := store.Record{Key: p.Key, Steps: []store.Step{s}, Records: map[string]string{}}
 			if event != "" {
-				r.Toolcalls["tool:1"] = event
+				r.Records["tool:1"] = event
 			}
 			f.record(t, r)
 			got := f.turn(t, p).Steps
@@ -269,7 +269,7 @@ var turns = map[string]func(*testing.T, *fixture){
 		doubt.Asks = true
 		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}})
 		doubt.State = store.StepInDoubt
-		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}, Toolcalls: map[string]string{"tool:2": `{"is":"unknown"}`}})
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}, Records: map[string]string{"tool:2": `{"is":"unknown"}`}})
 		doubted := f.turn(t, p).Steps
 		equal(t, "state", []any{doubted[1].State, doubted[1].Asks, doubted[0].Asks}, []any{store.StepInDoubt, true, false})
 		list := f.all(t, threadA)
@@ -277,6 +277,27 @@ var turns = map[string]func(*testing.T, *fixture){
 		equal(t, "told", list[1].Content, `{"is":"done"}`)
 		_, err := f.Record(t.Context(), threadA, runner, store.Record{Key: "unknown"})
 		is(t, err, store.ErrNoTurn)
+	},
+	// S3-103: what was said in a file is an event of the conversation, once, and an answer of its provider.
+	"a transcript is recorded once": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		s := step(1, store.StepTranscript, "transcribe:1", "", store.StepIntent)
+		s.Name = "p/whisper"
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{s}})
+		equal(t, "begun", kinds(f.all(t, threadA)), []string{"in"})
+		s.State, s.Result = store.StepDone, []byte("{}")
+		failed := step(2, store.StepTranscript, "transcribe:2", "", store.StepDone)
+		failed.Name, failed.IsError = "p/whisper", true
+		program := step(3, store.StepTranscript, "transcribe:3", store.ClassIdempotent, store.StepDone)
+		for range 2 {
+			f.record(t, store.Record{Key: p.Key, Steps: []store.Step{s, failed, program}, Records: map[string]string{"transcribe:1": "one", "transcribe:2": "two", "transcribe:3": "three"}})
+		}
+		list := f.all(t, threadA)
+		equal(t, "events", kinds(list), []string{"in", "transcript", "transcript", "transcript"})
+		equal(t, "first", []string{list[1].Content, list[1].Source, list[1].Type}, []string{"one", thread.SourceSelf, thread.TypeRecord})
+		sums, err := f.SumUsage(t.Context(), threadA, store.SumUsage{})
+		ok(t, err)
+		equal(t, "usage", sums, []store.UsageSum{{Model: "p/whisper", Answers: 1}})
 	},
 	// S0-85, I2, I3: one reply, however often it is given.
 	"a reply is given once": func(t *testing.T, f *fixture) {

@@ -165,7 +165,7 @@ func (w *world) live(t *testing.T, id string) {
 			}
 			begun, err := e.Begin(ctx, th, run, begin)
 			ok(t, err)
-			_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Toolcalls: map[string]string{"tool:1": "{}"}, Steps: []store.Step{
+			_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Records: map[string]string{"tool:1": "{}"}, Steps: []store.Step{
 				{Seq: 1, Kind: store.StepModel, Key: "model:1", State: store.StepDone, Name: "p/m", RequestSHA256: []byte{1, 2}, Result: []byte("r\x00"), Usage: store.Usage{Input: 3, CacheWrite: 1}},
 				{Seq: 2, Kind: store.StepTool, Key: "tool:1", State: store.StepDone, Class: store.ClassEffect, Arguments: "{\"a\":\"\\\\\"}", CallID: "c", Duration: time.Second, Asks: true, Summary: "exec \x00", IsError: true, External: i == 0},
 			}})

@@ -84,7 +84,8 @@ const aDay = 24 * 60 * 60 * 1000 // of recorded_at, in milliseconds
 
 // SumUsageStep adds up what the journalled answers have cost. A row is an answer
 // that was committed: there is one for each round of a turn, however often the
-// round was tried, and one for each digest that a model made.
+// round was tried, one for each digest that a model made, and one for each transcript
+// of a provider.
 type SumUsageStep struct {
 	q   store.SumUsage
 	Out []store.UsageSum
@@ -101,7 +102,7 @@ func (s *SumUsageStep) Load(tx *unit.Tx) {
 	}
 	tx.Read(`SELECT CASE WHEN $3 THEN recorded_at / $4 ELSE 0 END AS day, CASE WHEN $5 THEN turn ELSE '' END AS of, name,
 			COUNT(*), SUM(input)::bigint, SUM(output)::bigint, SUM(cached_input)::bigint, SUM(reasoning)::bigint, SUM(cache_write)::bigint
-		FROM step WHERE `+inThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
+		FROM step WHERE `+inThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '' OR kind = 'transcript' AND class = '' AND state = 'done' AND NOT is_error) AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
 		GROUP BY 1, 2, 3 ORDER BY 1, 2, name COLLATE "C"`,
 		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, since, s.q.Turns == nil, s.q.Turns}, func(scan func(...any) error) error {
 			var u store.UsageSum

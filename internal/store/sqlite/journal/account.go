@@ -167,7 +167,8 @@ const aDay = 24 * 60 * 60 * 1000 // of recorded_at, in milliseconds
 
 // SumUsage adds up what the journalled answers have cost. A row is an answer
 // that was committed: there is one for each round of a turn, however often the
-// round was tried, and one for each digest that a model made.
+// round was tried, one for each digest that a model made, and one for each transcript
+// of a provider.
 func SumUsage(tx *db.Tx, q store.SumUsage) ([]store.UsageSum, error) {
 	day, turn := "0", "''"
 	if q.ByDay {
@@ -177,7 +178,7 @@ func SumUsage(tx *db.Tx, q store.SumUsage) ([]store.UsageSum, error) {
 		turn = "turn"
 	}
 	sql := "SELECT " + day + ", " + turn + `, name, COUNT(*), SUM(input), SUM(output), SUM(cached_input), SUM(reasoning), SUM(cache_write)
-		FROM x_step WHERE (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= ?`
+		FROM x_step WHERE (kind = 'model' OR kind = 'compaction' AND name <> '' OR kind = 'transcript' AND class = '' AND state = 'done' AND is_error = 0) AND recorded_at >= ?`
 	since := int64(0)
 	if !q.Since.IsZero() {
 		since = q.Since.UnixMilli()

@@ -198,7 +198,7 @@ func toolcalls(steps []store.Step) map[string]string {
 func record(name string, token uint64, rec store.Record) Call {
 	return Call{"record " + name, func(ctx context.Context, s *Side) (any, error) {
 		r := rec
-		r.Toolcalls, r.BootID = toolcalls(r.Steps), "boot"
+		r.Records, r.BootID = toolcalls(r.Steps), "boot"
 		if r.Key == "" {
 			p, err := s.event(ctx, s.Subject)
 			if err != nil {
@@ -250,7 +250,7 @@ func finish(name string, token uint64, fin store.Finish) Call {
 		if o.Key == "" {
 			o.Key = p.Key
 		}
-		o.BootID, o.Toolcalls = "boot", toolcalls(o.Steps)
+		o.BootID, o.Records = "boot", toolcalls(o.Steps)
 		settle := o.InboxID != 0
 		if settle {
 			o.InboxID = s.Subject

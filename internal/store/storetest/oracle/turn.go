@@ -102,9 +102,9 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 	}
 	if first {
 		m.addMembers(now, t, store.StepCollect, 1, b.Members)
-	} else if t.crashes > collectCrashes && len(t.steps) == 1 && t.steps[0].Key == store.StepCollect {
+	} else if more := slices.DeleteFunc(slices.Clone(t.steps), transcript); t.crashes > collectCrashes && len(more) == 1 && more[0].Key == store.StepCollect {
 		m.release(t)
-		t.steps = nil
+		t.steps = slices.DeleteFunc(t.steps, func(s store.Step) bool { return !transcript(s) })
 	}
 	out := store.Begun{
 		Outcome: store.BeginGo, Inbound: m.conv.events[t.inbound-1], Steps: slices.Clone(t.steps),
@@ -120,6 +120,8 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 	}
 	return out, nil
 }
+
+func transcript(s store.Step) bool { return s.Kind == store.StepTranscript }
 
 // record is T2: the inbound message stands in the thread once. Behind the first event of
 // a thread follows why the thread is there.
@@ -265,7 +267,7 @@ func (m *Model) Record(_ context.Context, _ store.Ref, f store.Fence, rec store.
 		return t.fails, nil
 	}
 	now := m.now()
-	if m.journal(now, t, rec.Steps, rec.Toolcalls) || rec.Waits {
+	if m.journal(now, t, rec.Steps, rec.Records) || rec.Waits {
 		t.crashes, t.outage = 0, time.Time{}
 	}
 	for _, s := range rec.Says {
@@ -285,7 +287,7 @@ func (m *Model) Record(_ context.Context, _ store.Ref, f store.Fence, rec store.
 
 // journal writes each step once: a new row is progress, an intent gets its result, and
 // what has a result stays as it is.
-func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls map[string]string) (progress bool) {
+func (m *Model) journal(now time.Time, t *turn, steps []store.Step, records map[string]string) (progress bool) {
 	for _, s := range steps {
 		s.RecordedAt = now
 		old := t.step(s.Key)
@@ -301,8 +303,12 @@ func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls ma
 		}
 		// That a program is called is no progress; a result for an intent is: not in RELIABILITY.
 		progress = progress || s.Kind != store.StepModel || s.Class != store.ClassEffect
-		if text := toolcalls[s.Key]; text != "" && s.State != store.StepIntent {
-			m.conv.put(now, t.key+":"+s.Key, self(thread.TypeRecord, thread.SubtypeToolcall, text))
+		if text := records[s.Key]; text != "" && s.State != store.StepIntent {
+			subtype := thread.SubtypeToolcall
+			if s.Kind == store.StepTranscript {
+				subtype = thread.SubtypeTranscript
+			}
+			m.conv.put(now, t.key+":"+s.Key, self(thread.TypeRecord, subtype, text))
 		}
 	}
 	return progress
@@ -371,7 +377,7 @@ func (m *Model) Finish(_ context.Context, _ store.Ref, f store.Fence, fin store.
 
 // end gives a turn its fate with all that the fate brings.
 func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
-	m.journal(now, t, fin.Steps, fin.Toolcalls)
+	m.journal(now, t, fin.Steps, fin.Records)
 	t.state, t.fate, t.done = store.TurnDone, fin.Fate, now
 	t.err = fin.Error // that of the last try goes: not in RELIABILITY
 	if fin.Failed != nil {

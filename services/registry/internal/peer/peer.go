@@ -245,6 +245,14 @@ func (f *Data) conversation(ctx context.Context, c Deps, id string, inbox store.
 	}
 	s.Events = append(s.Events, said...)
 	slices.Sort(s.Events)
+	if !alone {
+		transcripts, err := transcriptsOf(ctx, c, r, s.Events)
+		if err != nil {
+			return err
+		}
+		s.Events = append(s.Events, transcripts...)
+	}
+	slices.Sort(s.Events)
 	s.Events = slices.Compact(s.Events)
 	if len(s.Events)+len(s.Turns) == 0 && !alone {
 		return nil
@@ -255,8 +263,26 @@ func (f *Data) conversation(ctx context.Context, c Deps, id string, inbox store.
 }
 
 // contextOf are the events of a conversation that a peer wrote without starting a turn.
-func contextOf(ctx context.Context, c Deps, r store.Ref, meet func(route.Tuple) bool) (ids []int64, err error) {
-	only, err := filter.Parse(thread.ContextFilter)
+func contextOf(ctx context.Context, c Deps, r store.Ref, meet func(route.Tuple) bool) ([]int64, error) {
+	return eventsOf(ctx, c, r, thread.ContextFilter, func(e thread.Event) bool {
+		t, _, err := route.Of(e.Source, e.Content)
+		return err == nil && meet(t)
+	})
+}
+
+// transcriptsOf are the records of what was said in the files of messages, whose ids rise. The turn of another peer may
+// have made them.
+func transcriptsOf(ctx context.Context, c Deps, r store.Ref, messages []int64) ([]int64, error) {
+	return eventsOf(ctx, c, r, thread.TranscriptFilter, func(e thread.Event) bool {
+		t, ok := thread.ParseTranscript(e.Content)
+		_, mine := slices.BinarySearch(messages, t.Event)
+		return ok && mine
+	})
+}
+
+// eventsOf are the events of a conversation that a filter selects and that are a peer's.
+func eventsOf(ctx context.Context, c Deps, r store.Ref, selected string, mine func(thread.Event) bool) (ids []int64, err error) {
+	only, err := filter.Parse(selected)
 	if err != nil {
 		return nil, err
 	}
@@ -267,10 +293,7 @@ func contextOf(ctx context.Context, c Deps, r store.Ref, meet func(route.Tuple) 
 		}
 		for _, e := range p.Events {
 			after = e.ID
-			if e.Content == store.Erased {
-				continue
-			}
-			if t, _, err := route.Of(e.Source, e.Content); err == nil && meet(t) {
+			if e.Content != store.Erased && mine(e) {
 				ids = append(ids, e.ID)
 			}
 		}

@@ -23,7 +23,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	}
 	s.Log.Append(a.ID, req.GetLogs())
 	rec := store.Record{Key: req.GetKey(), Waits: req.GetWaits()}
-	rec.Steps, rec.Toolcalls = wire.ReadSteps(req.GetSteps())
+	rec.Steps, rec.Records = wire.ReadSteps(req.GetSteps())
 	rec.Failed = wire.ReadFailedTry(req.GetFailedTry())
 	out := &registryv1.RecordStepResponse{}
 	if len(req.GetMembers()) > 0 {

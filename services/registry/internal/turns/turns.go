@@ -188,7 +188,11 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if err != nil {
 			return nil, err
 		}
-		out.Tail = append(out.Tail, wire.Events(said)...)
+		transcripts, err := s.transcripts(ctx, r, b)
+		if err != nil {
+			return nil, err
+		}
+		out.Tail = append(append(out.Tail, wire.Events(said)...), wire.Events(transcripts)...)
 		if out.Unanswered, err = s.unanswered(ctx, r, b.Tail); err != nil {
 			return nil, err
 		}
@@ -241,7 +245,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
 	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.Generation.Name(), InboxID: req.GetInboxId()}
-	fin.Steps, fin.Toolcalls = wire.ReadSteps(req.GetSteps())
+	fin.Steps, fin.Records = wire.ReadSteps(req.GetSteps())
 	fin.Failed = wire.ReadFailedTry(req.GetFailedTry())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"

@@ -48,6 +48,7 @@ var stepKinds = map[string]registryv1.StepKind{
 
 	store.StepCompaction: registryv1.StepKind_STEP_KIND_COMPACTION,
 	store.StepBlock:      registryv1.StepKind_STEP_KIND_BLOCK,
+	store.StepTranscript: registryv1.StepKind_STEP_KIND_TRANSCRIPT,
 }
 
 var stepStates = map[string]registryv1.StepState{
@@ -80,10 +81,10 @@ func keyOf[E comparable](m map[string]E, e E) string {
 }
 
 // ReadSteps reads steps off the wire, and makes the content of the record event
-// that each tool result gets.
+// that each tool result and each transcript gets.
 func ReadSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
 	var out []store.Step
-	calls := map[string]string{}
+	records := map[string]string{}
 	for _, p := range in {
 		s := store.Step{
 			Seq: int(p.GetSeq()), Kind: keyOf(stepKinds, p.GetKind()), Key: p.GetKey(), RequestSHA256: p.GetRequestSha256(),
@@ -96,12 +97,16 @@ func ReadSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
 				CacheWrite: p.GetUsage().GetCacheWrite(),
 			},
 		}
-		if s.Kind == store.StepTool && s.State != store.StepIntent {
-			calls[s.Key] = toolcallContent(s)
+		switch t := p.GetTranscript(); {
+		case s.State == store.StepIntent:
+		case s.Kind == store.StepTool:
+			records[s.Key] = toolcallContent(s)
+		case s.Kind == store.StepTranscript && t != nil:
+			records[s.Key] = thread.Transcript{Event: t.GetEventId(), SHA256: t.GetSha256(), Text: t.GetText(), Error: t.GetError()}.Content()
 		}
 		out = append(out, s)
 	}
-	return out, calls
+	return out, records
 }
 
 // toolcallContent is the content of a record/toolcall event. Arguments and result are

@@ -2167,7 +2167,9 @@ type ModelChoice struct {
 	// provider; empty is the default.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// model; empty is the provider's default.
-	Model         string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// transcribe means that the provider is to make text of voice messages.
+	Transcribe    bool `protobuf:"varint,3,opt,name=transcribe,proto3" json:"transcribe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2214,6 +2216,13 @@ func (x *ModelChoice) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *ModelChoice) GetTranscribe() bool {
+	if x != nil {
+		return x.Transcribe
+	}
+	return false
 }
 
 // ProviderModel is a model a provider is known to have.
@@ -2876,10 +2885,13 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\"^\n" +
 	"\x14ListProvidersRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x124\n" +
-	"\x05check\x18\x02 \x01(\v2\x1e.theclaw.runner.v1.ModelChoiceR\x05check\"S\n" +
+	"\x05check\x18\x02 \x01(\v2\x1e.theclaw.runner.v1.ModelChoiceR\x05check\"s\n" +
 	"\vModelChoice\x12$\n" +
 	"\bprovider\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bprovider\x12\x1e\n" +
-	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"z\n" +
+	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\x12\x1e\n" +
+	"\n" +
+	"transcribe\x18\x03 \x01(\bR\n" +
+	"transcribe\"z\n" +
 	"\rProviderModel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x0econtext_window\x18\x02 \x01(\x03R\rcontextWindow\x12.\n" +
