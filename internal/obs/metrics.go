@@ -233,7 +233,7 @@ func (m *RunnerMetrics) ObserveTurn(outcome string, d time.Duration) {
 // AddCommand counts a chat command that was answered.
 func (m *RunnerMetrics) AddCommand(name string) { m.command.WithLabelValues(m.names.name(name)).Inc() }
 
-// ObserveStep records a step; kind: model, tool, steer, compaction.
+// ObserveStep records a step; kind: model, tool, transcript, compaction.
 func (m *RunnerMetrics) ObserveStep(kind string, d time.Duration) {
 	m.step.WithLabelValues(kind).Observe(d.Seconds())
 }

@@ -95,7 +95,11 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if err != nil {
 		return prompt.Scope{}, err
 	}
-	claim.Tail = append(claim.GetTail(), said...)
+	transcripts, err := memory.Transcripts(ctx, s.threads, peek.GetThread(), claim.GetTail())
+	if err != nil {
+		return prompt.Scope{}, err
+	}
+	claim.Tail = append(append(claim.GetTail(), said...), transcripts...)
 	if claim.Files, err = s.contextFiles(ctx, req, speaker); err != nil {
 		return prompt.Scope{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/sandbox/docker"
 	"github.com/theclaw/agents/services/runner/internal/hook"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/openai"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
@@ -51,6 +52,15 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 		out.PeersWait = cmp.Or(m.probe, retry.ProbeEvery)
 	}
 	return out, nil
+}
+
+// Transcriber implements modelcall.Transcribers.
+func (m *models) Transcriber(provider string, a openai.Audio) (modelcall.TryFunc, error) {
+	driver, err := m.settings.Transcriber(provider)
+	if err != nil {
+		return nil, err
+	}
+	return m.try(provider, m.pool.Caller(driver.Transcriber(a))), nil
 }
 
 // problem is why a turn with these names would fail before it calls a provider, with the

@@ -98,7 +98,7 @@ func New(c Config, d Deps) (*Service, error) {
 	if d.Redactor != nil {
 		secrets.Read = d.Redactor.Add
 	}
-	tools, err := newTools(d, s.sandboxes, s.processes, agent, c.Version, secrets)
+	tools, programs, err := newTools(d, s.sandboxes, s.processes, agent, c.Version, secrets)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
@@ -110,7 +110,7 @@ func New(c Config, d Deps) (*Service, error) {
 	s.hooks = &hook.Programs{Sandbox: s.sandboxes.forHook, Values: secrets, Home: c.Home}
 	s.driver = &turn.Driver{
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
-		Media:    mediaClient{registrypb.NewMediaServiceClient(d.Registry)},
+		Media: mediaClient{registrypb.NewMediaServiceClient(d.Registry)}, Transcribers: s.models, Programs: programs,
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools, Failures: &memory.Failures{}},
 		Sessions: &session.Writer{}, Commands: commands{s}, Observe: s.observe,
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset/web"
 )
 
-// newTools lists the tools of a runner, one a line. agent is the program `agent` as programs
-// in the sandbox see it, and version that of this program.
-func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent, version string, secrets secret.Source) (*toolset.Tools, error) {
+// newTools lists the tools of a runner, one a line, and returns the one that runs programs apart, too. agent is the
+// program `agent` as programs in the sandbox see it, and version that of this program.
+func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent, version string, secrets secret.Source) (*toolset.Tools, *shell.Tool, error) {
 	workdirs := shell.NewWorkdirSync(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
 	exec := &shell.Tool{
 		Sandbox: b.get, Container: func(x docker.Box) shell.Sandbox { return b.docker.In(x) },
@@ -32,8 +32,8 @@ func newTools(d Deps, b *sandboxes, processes *shell.Processes, agent, version s
 	tools = append(tools, file.New(workdirs)...)
 	all, err := toolset.New(append(tools, web.New(web.Options{Secrets: secrets})...)...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all.Programs = exec.Programs
-	return all, nil
+	return all, exec, nil
 }

@@ -38,6 +38,11 @@ func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (li
 	if err != nil {
 		return nil, 0, err
 	}
+	records, err := Transcripts(ctx, r.Threads, &registrypb.ThreadRef{AgentId: j.AgentID, ThreadId: j.ThreadID}, page.GetEvents())
+	if err != nil {
+		return nil, 0, err
+	}
+	transcripts := TranscriptsOf(records)
 	for _, e := range page.GetEvents() {
 		if refused[e.GetId()] {
 			last = e.GetId()
@@ -46,10 +51,44 @@ func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (li
 		if peer != "" && peerFile(e.GetSource(), e.GetContent()) != peer {
 			continue
 		}
-		lines = append(lines, compact.Line{Who: who(e), Text: prompt.Text(e.GetContent())})
+		lines = append(lines, compact.Line{Who: who(e), Text: prompt.Text(e.GetContent(), transcripts[e.GetId()]...)})
 		last = e.GetId()
 	}
 	return lines, last, nil
+}
+
+// maxTranscripts is the most transcripts that one digest or prompt reads.
+const maxTranscripts = 200
+
+// Transcripts reads the records of what was said in the files of messages; none where no message has such a file.
+func Transcripts(ctx context.Context, threads Threads, at *registrypb.ThreadRef, messages []*registrypb.Event) ([]*registrypb.Event, error) {
+	first := slices.IndexFunc(messages, func(e *registrypb.Event) bool { return thread.MayHaveVoice(e.GetContent()) })
+	if first < 0 {
+		return nil, nil
+	}
+	page, err := threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+		Thread: at, AfterId: messages[first].GetId(), Tail: true, Limit: maxTranscripts, Filter: thread.TranscriptFilter,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read transcripts of %s: %w", at.GetThreadId(), err)
+	}
+	return page.GetEvents(), nil
+}
+
+// TranscriptsOf are the transcripts among events, by the message whose files they are of; nil: there are none.
+func TranscriptsOf(events []*registrypb.Event) (out map[int64][]thread.Transcript) {
+	for _, e := range events {
+		if e.GetType() != thread.TypeRecord || e.GetSubtype() != thread.SubtypeTranscript || e.GetSource() != thread.SourceSelf {
+			continue
+		}
+		if t, ok := thread.ParseTranscript(e.GetContent()); ok {
+			if out == nil {
+				out = map[int64][]thread.Transcript{}
+			}
+			out[t.Event] = append(out[t.Event], t)
+		}
+	}
+	return out
 }
 
 // refused are the messages whose words the provider of the model refuses: a digest with them

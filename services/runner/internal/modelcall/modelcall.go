@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
+	"github.com/theclaw/agents/services/runner/internal/model/openai"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 )
 
@@ -23,6 +24,13 @@ type Models interface {
 	// Find returns the caller for a provider and model; empty names are the
 	// defaults. Its error is a *model.Error.
 	Find(provider, name string) (Model, error)
+}
+
+// Transcribers makes text of speech.
+type Transcribers interface {
+	// Transcriber returns what asks a provider for the text of what is said in a file; of
+	// a request it uses Model, Try and Away. Its error is a *model.Error.
+	Transcriber(provider string, a openai.Audio) (TryFunc, error)
 }
 
 // Model is a model with its provider, ready to be tried.

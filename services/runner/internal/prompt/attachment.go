@@ -3,8 +3,10 @@ package prompt
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -24,6 +26,9 @@ func (a Attachment) Stored() bool {
 	_, ok := toolset.MediaOf(a.Media)
 	return ok && a.Size > 0
 }
+
+// Spoken reports whether the registry has the data of a voice message or of another file of sound.
+func (a Attachment) Spoken() bool { return (a.Type == "voice" || a.Type == "audio") && a.Stored() }
 
 // SHA256 of data that are stored, in hex.
 func (a Attachment) SHA256() string {
@@ -49,11 +54,23 @@ func (a Attachment) file() string {
 	return name
 }
 
-// line stands for the file in the text of the message.
-func (a Attachment) line() string {
+// line stands for the file in the text of the message. What was said in it follows, each line marked.
+func (a Attachment) line(transcripts []thread.Transcript) string {
 	switch {
 	case a.Stored():
-		return fmt.Sprintf("[attachment: %s %q (%s, %d bytes), the file %s]", a.Type, a.Name, a.MIME, a.Size, a.Path())
+		line := fmt.Sprintf("[attachment: %s %q (%s, %d bytes), the file %s", a.Type, a.Name, a.MIME, a.Size, a.Path())
+		i := slices.IndexFunc(transcripts, func(t thread.Transcript) bool { return t.SHA256 == a.SHA256() })
+		if i < 0 {
+			return line + "]"
+		}
+		switch t := transcripts[i]; {
+		case t.Error != "":
+			return line + "; it could not be transcribed: " + t.Error + "]"
+		case t.Text == "":
+			return line + "; its transcript has no words]"
+		default:
+			return line + "; its transcript:]\n" + quoted(t.Text)
+		}
 	case a.Error != "":
 		return fmt.Sprintf("[attachment: %s %q, not received: %s]", a.Type, a.Name, a.Error)
 	case strings.HasPrefix(a.URL, "data:"):
@@ -67,7 +84,7 @@ func Attachments(content string) (out []Attachment) {
 	if !strings.Contains(content, `"media":"sha256:`) {
 		return nil
 	}
-	_, list := decoded(content)
+	_, list := decoded(content, nil)
 	for _, a := range list {
 		if a.Stored() {
 			out = append(out, a)

@@ -124,7 +124,7 @@ func Message(e Event) model.Message {
 		return m
 	}
 	var files []Attachment
-	m.Text, files = decoded(e.Content)
+	m.Text, files = decoded(e.Content, e.Transcripts)
 	if role == model.RoleUser {
 		for _, f := range files {
 			if i, ok := toolset.ImageOf(f.MIME, f.Name, f.Media, f.Size); ok {
@@ -135,18 +135,18 @@ func Message(e Event) model.Message {
 	return m
 }
 
-// Text is what was said in a content: the message that it answers, as a quotation, its text and a line for each attachment.
-// Content that is no JSON object with a text is taken as it is.
-func Text(content string) string {
+// Text is what was said in a content: the message that it answers, as a quotation, its text and a line for each attachment,
+// with its transcript, where there is one. Content that is no JSON object with a text is taken as it is.
+func Text(content string, transcripts ...thread.Transcript) string {
 	if text, ok := plain(content); ok {
 		return text
 	}
-	text, _ := decoded(content)
+	text, _ := decoded(content, transcripts)
 	return text
 }
 
 // decoded is what was said in a content, and the files that came with it.
-func decoded(content string) (string, []Attachment) {
+func decoded(content string, transcripts []thread.Transcript) (string, []Attachment) {
 	var c struct {
 		Text        *string         `json:"text"`
 		ReplyTo     json.RawMessage `json:"reply_to"`
@@ -156,18 +156,21 @@ func decoded(content string) (string, []Attachment) {
 		return content, nil
 	}
 	var b strings.Builder
-	if quoted := quotation(c.ReplyTo); quoted != "" {
-		b.WriteString("> " + strings.ReplaceAll(breaks.Replace(quoted), "\n", "\n> ") + "\n\n")
+	if answered := quotation(c.ReplyTo); answered != "" {
+		b.WriteString(quoted(answered) + "\n\n")
 	}
 	b.WriteString(*c.Text)
 	for _, a := range c.Attachments {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(a.line())
+		b.WriteString(a.line(transcripts))
 	}
 	return b.String(), c.Attachments
 }
+
+// quoted marks each line of a text, so that none looks like one of another.
+func quoted(text string) string { return "> " + strings.ReplaceAll(breaks.Replace(text), "\n", "\n> ") }
 
 // quotation is the text of the message that another one answers; empty: it is not known.
 func quotation(replyTo json.RawMessage) string {

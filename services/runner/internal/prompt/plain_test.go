@@ -13,7 +13,7 @@ func FuzzText(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		want, _ := decoded(s)
+		want, _ := decoded(s, nil)
 		if got := Text(s); got != want {
 			t.Errorf("%q is %q, want %q", s, got, want)
 		}

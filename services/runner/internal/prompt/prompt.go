@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
@@ -23,6 +24,8 @@ type Event struct {
 	CreatedAt string
 	Source    string
 	Content   string
+	// Transcripts of its files.
+	Transcripts []thread.Transcript
 	// Unanswered: it died of a failure of this class; Refused: the provider of the model
 	// refuses its text.
 	Unanswered, Refused bool

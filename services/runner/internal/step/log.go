@@ -25,7 +25,8 @@ type Log struct {
 
 	answers, tools map[string]*registrypb.Step
 	steers, blocks map[string]*registrypb.Step
-	order          []string // keys of tools in the order of the journal
+	transcripts    map[string]*registrypb.Step // nil: there are none
+	order          []string                    // keys of tools in the order of the journal
 	seq            int32
 	calls          int
 }
@@ -52,6 +53,11 @@ func (l *Log) Add(s *registrypb.Step) {
 		l.steers[s.GetKey()] = s
 	case registrypb.StepKind_STEP_KIND_BLOCK:
 		l.blocks[s.GetKey()] = s
+	case registrypb.StepKind_STEP_KIND_TRANSCRIPT:
+		if l.transcripts == nil {
+			l.transcripts = map[string]*registrypb.Step{}
+		}
+		l.transcripts[s.GetKey()] = s
 	default:
 	}
 }

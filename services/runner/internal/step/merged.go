@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -23,6 +22,7 @@ func Steered(s *registrypb.Step) ([]prompt.Event, error) {
 	}
 	var j struct {
 		Messages []struct {
+			EventID int64  `json:"event_id"`
 			Source  string `json:"source"`
 			Content string `json:"content"`
 		} `json:"messages"`
@@ -32,15 +32,9 @@ func Steered(s *registrypb.Step) ([]prompt.Event, error) {
 	}
 	var out []prompt.Event
 	for _, m := range j.Messages {
-		out = append(out, prompt.Event{Source: m.Source, Content: m.Content})
+		out = append(out, prompt.Event{ID: m.EventID, Source: m.Source, Content: m.Content})
 	}
 	return out, nil
-}
-
-// Merged are the messages of a steer step as a model reads them; none without one.
-func Merged(s *registrypb.Step) ([]model.Message, error) {
-	list, err := Steered(s)
-	return prompt.Messages(list), err
 }
 
 // Fallback is what is said when the model says nothing after a tool that failed

@@ -1,10 +1,11 @@
 // Package step defines the rows that a turn writes to the journal: their keys, and
 // the JSON of their results.
 //
+//	transcribe:1  the text of a voice message, which is an event
 //	model:1    an answer, with its tool calls      [Answer]
 //	tool:1:1   the first tool call of that answer  JSON of package toolset
 //	tool:1:2   ...
-//	steer:2    messages merged before it           [Merged]
+//	steer:2    messages merged before it           [Steered]
 //	block:2:1  what was sent of the next answer while it was written
 //	model:2    ...
 //

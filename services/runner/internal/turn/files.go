@@ -13,17 +13,29 @@ import (
 )
 
 // placeUnread puts the files of the message of the turn, and of those before it since the last answer,
-// into the working directory.
+// into the working directory, and has what was said in them made into text.
 func (t *turn) placeUnread(ctx context.Context) error {
 	tail := t.begun.GetTail()
-	for len(tail) > 0 && tail[len(tail)-1].GetSource() != thread.SourceSelf {
-		e := tail[len(tail)-1]
+	first := len(tail)
+	for first > 0 && (tail[first-1].GetSource() != thread.SourceSelf || tail[first-1].GetType() == thread.TypeRecord) {
+		first--
+	}
+	for _, e := range tail[first:] {
 		if err := t.placeFiles(ctx, e.GetSource(), e.GetContent()); err != nil {
 			return err
 		}
-		tail = tail[:len(tail)-1]
+		if e.GetType() == thread.TypeRecord {
+			continue
+		}
+		if err := t.transcribeFiles(ctx, e.GetId(), e.GetSource(), e.GetContent()); err != nil {
+			return err
+		}
 	}
-	return t.placeFiles(ctx, t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
+	in := t.begun.GetInbound()
+	if err := t.placeFiles(ctx, in.GetSource(), in.GetContent()); err != nil {
+		return err
+	}
+	return t.transcribeFiles(ctx, in.GetId(), in.GetSource(), in.GetContent())
 }
 
 // placeFiles puts the files that came with a message into the working directory, before a model reads

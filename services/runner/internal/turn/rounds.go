@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/pause"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/loop"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
@@ -50,15 +51,20 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 func (t *turn) calls() *toolset.Calls {
 	c := &toolset.Calls{
 		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.out, Meter: t.Meter, Trace: t.Trace, Logf: t.logf, Media: t.Media, Panicked: t.reportPanic,
-		Place: toolset.Place{
-			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Turn: t.w.Key, InboxID: t.w.InboxID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
-			Waits: waits{t}, Status: t.report,
-		},
+		Place: t.place(),
 	}
+	c.Place.Waits, c.Place.Status = waits{t}, t.report
 	if len(t.begun.GetConfig().GetAccounts()) > 0 {
 		c.Place.CheckSaying = t.checkSaying
 	}
 	return c
+}
+
+// place is where programs of this turn run.
+func (t *turn) place() toolset.Place {
+	return toolset.Place{
+		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Turn: t.w.Key, InboxID: t.w.InboxID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
+	}
 }
 
 // merged are the messages that are merged before a round's call: those that the
@@ -74,15 +80,22 @@ func (t *turn) merged(ctx context.Context, round int, open bool) ([]model.Messag
 		}
 	}
 	list, err := step.Steered(row)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range list {
 		if err := t.placeFiles(ctx, e.Source, e.Content); err != nil {
 			return nil, err
 		}
+		if err := t.transcribeFiles(ctx, e.ID, e.Source, e.Content); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
+	transcripts := memory.TranscriptsOf(t.begun.GetTail())
+	for i := range list {
+		list[i].Transcripts = transcripts[list[i].ID]
 	}
-	return step.Merged(row)
+	return prompt.Messages(list), nil
 }
 
 // roundModel is the model that answers the rounds of a turn.

@@ -124,8 +124,11 @@ type Driver struct {
 	Sessions *session.Writer
 	// Tools are those that turns may offer.
 	Tools *toolset.Tools
-	// Media has the images of results; nil: models get none.
+	// Media has the images of results and the files of messages; nil: models get none.
 	Media Media
+	// Transcribers and Programs make text of voice messages, as the settings say.
+	Transcribers modelcall.Transcribers
+	Programs     Programs
 	// Commands carries out commands that the registry does not.
 	Commands Commands
 	// Observe calls the hooks that observe that a turn is a command, or begins a session; it is called

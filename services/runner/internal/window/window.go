@@ -88,7 +88,6 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 		ReplyContext: claim.GetReplyContext(), Tools: tools,
 		ContextWindow: ContextWindow(c.GetContextWindow(), m), MaxOutput: c.GetMaxOutputTokens(),
 		Workdir: toolset.Seen(c), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off", Hosts: c.GetNetworkHosts(),
-		Inbound:  event(claim.GetInbound()),
 		Digested: memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}
 	s.Turns = int(c.GetHistoryTurns())
@@ -96,13 +95,16 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 	for _, file := range claim.GetFiles() {
 		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
 	}
+	transcripts := memory.TranscriptsOf(claim.GetTail())
+	s.Inbound = event(claim.GetInbound(), transcripts)
 	s.Tail = make([]prompt.Event, 0, len(claim.GetTail()))
 	for _, e := range claim.GetTail() {
-		if e.GetType() == thread.TypeRecord {
-			s.Context = append(s.Context, event(e))
-			continue
+		switch {
+		case e.GetType() != thread.TypeRecord:
+			s.Tail = append(s.Tail, event(e, transcripts))
+		case e.GetSubtype() != thread.SubtypeTranscript:
+			s.Context = append(s.Context, event(e, nil))
 		}
-		s.Tail = append(s.Tail, event(e))
 	}
 	for _, u := range claim.GetUnanswered() {
 		if i := slices.IndexFunc(s.Tail, func(e prompt.Event) bool { return e.ID == u.GetEventId() }); i >= 0 {
@@ -135,8 +137,8 @@ func keep(c *registrypb.CompactionConfig, budget int64) int64 {
 	return tokens
 }
 
-func event(e *registrypb.Event) prompt.Event {
-	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
+func event(e *registrypb.Event, transcripts map[int64][]thread.Transcript) prompt.Event {
+	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent(), Transcripts: transcripts[e.GetId()]}
 }
 
 // Fit has the conversation digested before a call of the model where the prompt would

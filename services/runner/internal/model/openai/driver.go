@@ -133,9 +133,14 @@ func (d *Driver) send(call *wire.Call, body []byte) (*http.Response, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json") // what OpenAI's own libraries send for streams too
+	d.authorize(req)
+	return call.Intercept(req, d.client.Do)
+}
+
+// authorize adds what every request to the endpoint has.
+func (d *Driver) authorize(req *http.Request) {
 	req.Header.Set("User-Agent", "theclaw")
 	if d.cfg.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+d.cfg.APIKey)
 	}
-	return call.Intercept(req, d.client.Do)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
+	"github.com/theclaw/agents/services/runner/internal/model/openai"
 )
 
 // Source says where a provider comes from.
@@ -220,7 +221,7 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 	}
 	p, ok := s.find(providerName)
 	if !ok {
-		return nil, "", 0, model.Errorf(model.Config, "provider %q is not configured%s", providerName, howTo(providerName))
+		return nil, "", 0, notConfigured(providerName)
 	}
 	if p.API == apiOffline {
 		return offline.Driver{}, offline.Name, p.ContextWindow, nil
@@ -237,21 +238,46 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 	case p.strict && len(p.Models) > 0 && !slices.Contains(p.Models, modelName):
 		return nil, "", 0, model.Errorf(model.Config, "provider %q has no model %q; providers.yaml lists %s", p.Name, modelName, strings.Join(p.Models, ", "))
 	}
+	d, err := s.driver(p, newDriver)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	return d, modelName, p.Window(modelName), nil
+}
+
+// driver makes the driver of a provider with its key.
+func (s *Settings) driver(p Provider, newDriver makeDriver) (model.Driver, error) {
 	var key string
 	if p.key != nil {
 		var err error
 		if key, err = p.key(); err != nil {
-			return nil, "", 0, &model.Error{Class: model.Auth, Message: fmt.Sprintf("the key of provider %q: %v", p.Name, err), Err: err}
+			return nil, &model.Error{Class: model.Auth, Message: fmt.Sprintf("the key of provider %q: %v", p.Name, err), Err: err}
 		}
 		if s.OnKey != nil {
 			s.OnKey(key)
 		}
 	}
-	d, err := newDriver(p, key, s.client)
-	if err != nil {
-		return nil, "", 0, err
+	return newDriver(p, key, s.client)
+}
+
+// Transcriber returns the driver of a provider whose endpoint may make text of speech. Errors are as those of Resolve.
+func (s *Settings) Transcriber(providerName string) (*openai.Driver, error) {
+	p, ok := s.providers[providerName]
+	if !ok && providerName != offline.Name {
+		return nil, notConfigured(providerName)
 	}
-	return d, modelName, p.Window(modelName), nil
+	if p.API != apiOpenAI {
+		return nil, model.Errorf(model.Config, "provider %q makes no text of speech: that takes one with api: %s", providerName, apiOpenAI)
+	}
+	d, err := s.driver(p, drivers[apiOpenAI])
+	if err != nil {
+		return nil, err
+	}
+	return d.(*openai.Driver), nil
+}
+
+func notConfigured(name string) *model.Error {
+	return model.Errorf(model.Config, "provider %q is not configured%s", name, howTo(name))
 }
 
 // find returns the provider of a name, else one that has the name as an alias, or is an alias of it.

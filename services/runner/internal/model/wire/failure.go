@@ -37,24 +37,54 @@ func (c *Call) Intercept(req *http.Request, next func(*http.Request) (*http.Resp
 		return res, nil
 	}
 	defer res.Body.Close()
-	if res.StatusCode >= 300 && res.StatusCode < 400 {
-		return nil, c.clean.redirect(res)
+	if res.StatusCode >= 300 {
+		return nil, c.refused(res)
 	}
-	// The status is known: a body that does not end must not hold it back.
-	late := time.AfterFunc(errorBodyTime, func() { _ = res.Body.Close() })
-	defer late.Stop()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
-	if err != nil && len(body) == 0 && res.StatusCode < 300 {
+	body, err := errorBody(res)
+	if err != nil && len(body) == 0 {
 		return nil, c.clean.Wrap(model.CutStream, "the connection was lost", err)
 	}
-	report := ParseReport(body)
-	switch {
-	case res.StatusCode >= 400:
-		return nil, c.clean.Status(res.StatusCode, res.Header, report)
-	case report.found:
+	if report := ParseReport(body); report.found {
 		return nil, c.clean.Event(report)
 	}
 	return nil, c.clean.Error(model.BadResponse, res.StatusCode, "the endpoint does not answer with an event stream")
+}
+
+// Answer makes a request whose answer is no stream, and returns that answer, of at most limit bytes. It classifies what
+// goes wrong.
+func (c *Call) Answer(req *http.Request, do func(*http.Request) (*http.Response, error), limit int64) ([]byte, error) {
+	res, err := do(req)
+	if err != nil {
+		return nil, c.clean.transportFailure(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		return nil, c.refused(res)
+	}
+	body, err := boundary.Body(res.Body, limit)
+	switch {
+	case errors.Is(err, boundary.ErrTooLarge):
+		return nil, errEndless
+	case err != nil:
+		return nil, c.clean.Wrap(model.CutStream, "the connection was lost", err)
+	}
+	return body, nil
+}
+
+// refused is the failure of an answer of 300 and above.
+func (c *Call) refused(res *http.Response) *model.Error {
+	if res.StatusCode < 400 {
+		return c.clean.redirect(res)
+	}
+	body, _ := errorBody(res) // the status is known, whatever the body is
+	return c.clean.Status(res.StatusCode, res.Header, ParseReport(body))
+}
+
+// errorBody reads what may report a failure. A body that does not end must not hold back what is known.
+func errorBody(res *http.Response) ([]byte, error) {
+	late := time.AfterFunc(errorBodyTime, func() { _ = res.Body.Close() })
+	defer late.Stop()
+	return io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 }
 
 // redirect is the failure of an answer of 300 to 399. It names the host only: the rest of
