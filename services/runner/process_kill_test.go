@@ -64,6 +64,9 @@ func process(state registrypb.ProcessState, after bool) instant {
 var instants = map[string]instant{
 	"T4.before": recordedStep(false, intent), "T4.after": recordedStep(true, intent),
 	"T6.before": recordedStep(false, result), "T6.after": recordedStep(true, result),
+	"TV1": recordedStep(true, transcript(registrypb.StepState_STEP_STATE_INTENT)), // a file is about to be transcribed
+	"TV2": recordedStep(false, transcript(registrypb.StepState_STEP_STATE_DONE)),  // its text is there, and is not recorded
+	"TV3": recordedStep(true, transcript(registrypb.StepState_STEP_STATE_DONE)),
 	"TX1": process(registrypb.ProcessState_PROCESS_STATE_STARTING, true), // the row is there, nothing was started
 	"TX2": process(registrypb.ProcessState_PROCESS_STATE_RUNNING, true),  // it runs, and the result of the call may be missing
 	"TX3": process(registrypb.ProcessState_PROCESS_STATE_EXITED, false),  // it has exited, and that is not recorded
@@ -99,6 +102,12 @@ func intent(s *registrypb.Step) bool {
 
 func result(s *registrypb.Step) bool {
 	return s.GetKind() == registrypb.StepKind_STEP_KIND_TOOL && s.GetState() != registrypb.StepState_STEP_STATE_INTENT
+}
+
+func transcript(state registrypb.StepState) func(*registrypb.Step) bool {
+	return func(s *registrypb.Step) bool {
+		return s.GetKind() == registrypb.StepKind_STEP_KIND_TRANSCRIPT && s.GetState() == state
+	}
 }
 
 // mortal is a connection to the registry that kills the process at an instant.
