@@ -67,6 +67,16 @@ func (m *models) Transcriber(provider string, a openai.Audio) (modelcall.TryFunc
 // reason of its error and what to do; empty when it would not.
 func (m *models) problem(providerName, name string) (problem, reason, fix string) {
 	_, err := m.Find(providerName, name)
+	return problemOf(err)
+}
+
+// transcriberProblem is the same for a provider that is to make text of voice messages.
+func (m *models) transcriberProblem(providerName string) (problem, reason, fix string) {
+	_, err := m.settings.Transcriber(providerName)
+	return problemOf(err)
+}
+
+func problemOf(err error) (problem, reason, fix string) {
 	e := model.AsError(err)
 	if e == nil {
 		return "", "", ""

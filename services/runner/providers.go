@@ -24,7 +24,10 @@ import (
 func (s *Service) ListProviders(_ context.Context, req *runnerpb.ListProvidersRequest) (*runnerpb.ListProvidersResponse, error) {
 	settings := s.models.settings
 	out := &runnerpb.ListProvidersResponse{Notes: settings.Notes}
-	if c := req.GetCheck(); c != nil {
+	switch c := req.GetCheck(); {
+	case c.GetTranscribe():
+		out.Problem, out.ProblemReason, out.ProblemFix = s.models.transcriberProblem(c.GetProvider())
+	case c != nil:
 		out.Problem, out.ProblemReason, out.ProblemFix = s.models.problem(c.GetProvider(), c.GetModel())
 	}
 	there := map[string]bool{} // by all names

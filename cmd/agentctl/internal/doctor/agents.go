@@ -83,6 +83,7 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
 	} else {
 		x.chosen(ctx, id, settings)
+		x.transcriber(ctx, id, settings)
 		x.container(ctx, id, settings)
 		x.toolsOf(ctx, id, settings)
 	}
@@ -129,6 +130,17 @@ func (x *examination) chosen(ctx context.Context, id string, settings *registry.
 		x.probe(ctx, c.provider, c.model, c.provider+" (of "+id+")")
 	case !known:
 		x.good("model", "%s, chosen by %s", cmp.Or(c.provider, x.byDefault)+"/"+cmp.Or(c.model, "its first model"), id)
+	}
+}
+
+// transcriber checks the provider that makes text of the voice messages of an agent.
+func (x *examination) transcriber(ctx context.Context, id string, settings *registry.GetAgentConfigResponse) {
+	name := provider.TranscriberOf(settings)
+	if name == "" || x.byDefault == "" {
+		return
+	}
+	if p := provider.CheckTranscriber(ctx, x.env, name); p != nil {
+		x.note("agent", problem, p.Fix, "%s: its voice messages cannot be transcribed: %s", id, p.What)
 	}
 }
 

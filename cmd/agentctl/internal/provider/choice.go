@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -50,18 +51,31 @@ func (p *Problem) Warn(e *command.Env) {
 // there is no problem, and when no runner can be asked: the registry alone does not know
 // which providers the machine of a runner has.
 func Check(ctx context.Context, e *command.Env, provider, model string) *Problem {
-	p, _, err := check(ctx, e, provider, model)
+	p, _, err := check(ctx, e, &runner.ModelChoice{Provider: provider, Model: model})
 	if err != nil {
 		return nil
 	}
 	return p
 }
 
+// CheckTranscriber is Check for the provider that makes text of voice messages.
+func CheckTranscriber(ctx context.Context, e *command.Env, provider string) *Problem {
+	p, _, err := check(ctx, e, &runner.ModelChoice{Provider: provider, Transcribe: true})
+	if err != nil {
+		return nil
+	}
+	if p != nil && p.Wrong && p.Known {
+		p.Fix = "'agentctl providers list' shows the providers with their drivers"
+	}
+	return p
+}
+
 // check is Check with all providers of the runner.
-func check(ctx context.Context, e *command.Env, provider, model string) (*Problem, []*runner.Provider, error) {
+func check(ctx context.Context, e *command.Env, c *runner.ModelChoice) (*Problem, []*runner.Provider, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{All: true, Check: &runner.ModelChoice{Provider: provider, Model: model}})
+	provider := c.GetProvider()
+	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{All: true, Check: c})
 	if err != nil || r.GetProblem() == "" {
 		return nil, r.GetProviders(), err
 	}
@@ -83,7 +97,7 @@ func check(ctx context.Context, e *command.Env, provider, model string) (*Proble
 // names when the runner does not know the provider; MODEL_CONFIG when a turn with it would fail
 // before it calls the provider; that of the call to the runner.
 func Default(ctx context.Context, e *command.Env, name string) (string, error) {
-	problem, list, err := check(ctx, e, name, "")
+	problem, list, err := check(ctx, e, &runner.ModelChoice{Provider: name})
 	switch p := Find(list, name); {
 	case err != nil:
 		return "", err
@@ -184,11 +198,22 @@ func ChosenOf(r *registry.GetAgentConfigResponse) (provider, model string) {
 	return provider, model
 }
 
-// The settings that choose a model.
+// The settings that choose a model, and what makes text of voice messages.
 const (
-	keyProvider = "pai.provider"
-	keyModel    = "pai.model"
+	keyProvider   = "pai.provider"
+	keyModel      = "pai.model"
+	keyTranscribe = "media.transcribe"
 )
+
+// TranscriberOf is the provider that makes text of the voice messages of an agent; empty: none does.
+func TranscriberOf(r *registry.GetAgentConfigResponse) string {
+	for _, v := range r.GetValues() {
+		if v.GetKey() == keyTranscribe {
+			return config.FromValues(map[string]string{keyTranscribe: v.GetValue()}).Media.Transcribe.Provider
+		}
+	}
+	return ""
+}
 
 // word is a YAML scalar without its quotes; a value that resets the setting is empty.
 func word(value string) string {
@@ -200,8 +225,11 @@ func word(value string) string {
 }
 
 // CheckSetting checks a setting before it is written: a wrong name is an error, anything
-// else that is missing a warning. Other settings than those of the model are not looked at.
+// else that is missing a warning. Other settings than those of providers are not looked at.
 func CheckSetting(ctx context.Context, e *command.Env, agent, key, value string) error {
+	if key == keyTranscribe {
+		return checkTranscribe(ctx, e, value)
+	}
 	if value = word(value); key != keyProvider && key != keyModel || value == "" {
 		return nil
 	}
@@ -219,6 +247,22 @@ func CheckSetting(ctx context.Context, e *command.Env, agent, key, value string)
 	case p == nil:
 	// A model that the new provider does not have is named next.
 	case p.Wrong && (key == keyModel && p.Known || key == keyProvider && !p.Known):
+		return p.Err()
+	default:
+		p.Warn(e)
+	}
+	return nil
+}
+
+// checkTranscribe checks the provider of a value of [keyTranscribe]. What is wrong with the value itself, setting it says.
+func checkTranscribe(ctx context.Context, e *command.Env, value string) error {
+	var t config.Transcribe
+	if config.ParseTranscribe(value, &t) != "" || t.Provider == "" {
+		return nil
+	}
+	switch p := CheckTranscriber(ctx, e, t.Provider); {
+	case p == nil:
+	case p.Wrong:
 		return p.Err()
 	default:
 		p.Warn(e)

@@ -171,10 +171,36 @@ func (l *teller) step(s *registry.Step) {
 		l.say(at, Plain, "%s: %s of the answer queued to be sent while the model was writing", s.GetKey(), command.Count(blockLength(s), "character", "characters"))
 	case registry.StepKind_STEP_KIND_TOOL:
 		l.tool(s, at, ms)
+	case registry.StepKind_STEP_KIND_TRANSCRIPT:
+		l.transcript(s, at, ms)
 	case registry.StepKind_STEP_KIND_STEER:
 		l.say(at, Plain, "%s: %s here, and %s answered with this one", s.GetKey(), joined(s), isOrAre(len(JoinedOf(s))))
 	default:
 		l.say(at, Plain, "%s: %s", s.GetKey(), command.Word(s.GetState(), "STEP_STATE_", "unknown"))
+	}
+}
+
+// transcript describes a voice message that is made into text.
+func (l *teller) transcript(s *registry.Step, at time.Time, ms string) {
+	var of struct {
+		Path string `json:"path"`
+	}
+	var r struct {
+		Bytes int    `json:"bytes"`
+		Error string `json:"error"`
+	}
+	_, _ = json.Unmarshal([]byte(s.GetArguments()), &of), json.Unmarshal(s.GetResult(), &r) // of what was erased, nothing
+	what := s.GetKey() + ": transcript"
+	if of.Path != "" {
+		what += " of " + excerpt(of.Path)
+	}
+	switch {
+	case s.GetState() == registry.StepState_STEP_STATE_INTENT:
+		l.say(at, Careful, "%s: begun by %s, no result recorded yet", what, s.GetName())
+	case s.GetIsError():
+		l.say(at, Careful, "%s: %s failed in %s%s", what, s.GetName(), ms, because(r.Error))
+	default:
+		l.say(at, Plain, "%s: %s made %s of text in %s", what, s.GetName(), command.Count(r.Bytes, "byte", "bytes"), ms)
 	}
 }
 

@@ -182,6 +182,32 @@ func TestStoryOfAProgram(t *testing.T) {
 	}
 }
 
+// S3-103: a voice message that was made into text has a line, and one that was not says why.
+func TestStoryOfTranscripts(t *testing.T) {
+	step := func(n string, state registry.StepState, result string, failed bool) *registry.Step {
+		return &registry.Step{
+			Kind: registry.StepKind_STEP_KIND_TRANSCRIPT, Key: "transcribe:" + n, Name: "ears/whisper-1", State: state, Result: []byte(result), IsError: failed,
+			Arguments: `{"event":3,"sha256":"ab","path":"inbox/ab/voice.ogg"}`, Duration: durationpb.New(1200 * time.Millisecond), RecordedAt: at(900),
+		}
+	}
+	erased := step("4", registry.StepState_STEP_STATE_DONE, "", false)
+	erased.Arguments = ""
+	got := told(&registry.Turn{AgentId: "a1", InboxId: 17, State: registry.TurnState_TURN_STATE_CLAIMED, QueuedAt: at(0), Steps: []*registry.Step{
+		step("1", registry.StepState_STEP_STATE_DONE, `{"bytes":13}`, false), step("2", registry.StepState_STEP_STATE_DONE, `{"bytes":0,"error":"key refused: ears: no"}`, true),
+		step("3", registry.StepState_STEP_STATE_INTENT, "", false), erased,
+	}})
+	for _, want := range []string{
+		"transcribe:1: transcript of inbox/ab/voice.ogg: ears/whisper-1 made 13 bytes of text in 1.2s\n",
+		"transcribe:2: transcript of inbox/ab/voice.ogg: ears/whisper-1 failed in 1.2s: key refused: ears: no\n",
+		"transcribe:3: transcript of inbox/ab/voice.ogg: begun by ears/whisper-1, no result recorded yet\n",
+		"transcribe:4: transcript: ears/whisper-1 made 0 bytes of text in 1.2s\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
 // Messages that were answered together name each other.
 func TestStoryOfMessagesTogether(t *testing.T) {
 	of := func(id string) string { return "0e0e0e0e-0000-4000-8000-000000000000:" + id + ":0123456789abcdef" }

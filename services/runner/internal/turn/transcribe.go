@@ -81,7 +81,7 @@ func (t *turn) transcribe(ctx context.Context, c *registrypb.Transcribe, event i
 		out.Text = transcriptText(text)
 		t.logf("INFO", "transcribe: %s by %s in %d ms, %d bytes of text", a.Path(), by, took.Milliseconds(), len(out.GetText()))
 	} else {
-		detail, out.Error = why.Error(), reasonFor(why, program)
+		detail, out.Error = strings.TrimPrefix(why.Error(), "model: "), reasonFor(why, program)
 		t.logf("WARN", "transcribe: %s by %s failed after %d ms: %s", a.Path(), by, took.Milliseconds(), step.Clip(detail, 512))
 	}
 	t.Meter.ObserveStep("transcript", took)

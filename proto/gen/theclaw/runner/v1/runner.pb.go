@@ -2168,7 +2168,8 @@ type ModelChoice struct {
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// model; empty is the provider's default.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// transcribe means that the provider is to make text of voice messages.
+	// transcribe means that the provider is to make text of voice messages; model is not
+	// checked.
 	Transcribe    bool `protobuf:"varint,3,opt,name=transcribe,proto3" json:"transcribe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
