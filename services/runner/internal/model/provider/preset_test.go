@@ -140,3 +140,21 @@ providers:
 		t.Errorf("sent %s", body)
 	}
 }
+
+// S3-103: any provider that speaks the API of OpenAI may make text of speech, whatever models it lists; others are refused.
+func TestTranscriber(t *testing.T) {
+	var used []string
+	s := load(t, "providers: {ears: {base_url: 'http://x/v1', api_key: 'env:KEY', models: [m]}, claude: {api: anthropic, base_url: 'http://x'}, keyless: {base_url: 'http://x/v1', api_key: 'env:NO'}, off: {api: offline}}\ndefault: ears", env("KEY", canary), "")
+	s.OnKey = func(keys ...string) { used = append(used, keys...) }
+	if d, err := s.Transcriber("ears"); err != nil || d.Name() != "ears" || len(used) != 1 || used[0] != canary {
+		t.Errorf("%v, %v, keys %d", d, err, len(used))
+	}
+	for name, want := range map[string]string{
+		"claude": "makes no text of speech", "off": "makes no text of speech", "offline": "makes no text of speech", "nosuch": "is not configured: describe it", "deepseek": "set DEEPSEEK_API_KEY",
+		"keyless": "NO is not set", "": "is not configured",
+	} {
+		if d, err := s.Transcriber(name); err == nil || !strings.Contains(err.Error(), want) || model.AsError(err).Recoverable() {
+			t.Errorf("%q: %v, %v", name, d, err)
+		}
+	}
+}
