@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime"
@@ -37,6 +38,7 @@ type journal struct {
 	mu               sync.Mutex
 	config           *pb.TurnConfig
 	text             string
+	content          string // of the message, instead of text
 	steps            []*pb.Step
 	fin              *pb.FinishTurnRequest
 	crashes, errors  int
@@ -133,7 +135,7 @@ func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...g
 			}
 			j.crashes++
 			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO
-			out.Inbound = &pb.Event{Id: 7, Source: "external:tui:tui-main:dm:s1:alice", Type: "message", Content: `{"text":"` + j.text + `"}`}
+			out.Inbound = &pb.Event{Id: 7, Source: "external:tui:tui-main:dm:s1:alice", Type: "message", Content: cmp.Or(j.content, `{"text":"`+j.text+`"}`)}
 			out.Tail = []*pb.Event{out.GetInbound()}
 			for _, s := range j.steps {
 				out.Steps = append(out.Steps, proto.CloneOf(s))
@@ -249,9 +251,13 @@ type place struct {
 	alone bool
 	back  *pb.FailedTry
 	later turn.Background // nil: nothing may follow
+	yield bool            // the batch ends in the next pause
 }
 
 func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
+	if p.yield {
+		return turn.ErrYield
+	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -298,6 +304,7 @@ type bench struct {
 	check   func() error
 	abort   context.Context
 	memory  *memory.Registry
+	speech  *speech // nil: there are no voice messages
 }
 
 func newBench(t *testing.T, text string) *bench {
@@ -332,6 +339,9 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	}
 	d := &turn.Driver{
 		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler), Tools: tools, Sources: prompt.Standard(), Memory: b.memory,
+	}
+	if b.speech != nil {
+		d.Media, d.Transcribers = b.speech, b.speech
 	}
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",
