@@ -52,3 +52,23 @@ func TestIsConsole(t *testing.T) {
 		}
 	}
 }
+
+// S4-56: an owner is who wrote under one of the ids, in whatever conversation, and each console.
+func TestIsOwner(t *testing.T) {
+	owners := []string{"telegram:bob", "slack:ann"}
+	for text, want := range map[string]bool{
+		"external:telegram:main:dm:bob:bob":   true,
+		"external:telegram:other:group:g:bob": true,
+		"external:slack:main:dm:bob:bob":      false,
+		"external:telegram:main:dm:bob:ann":   false,
+		"external:telegram:bob":               false, // it can be read in two ways
+		"internal:dm:default:bob":             false,
+		Console:                               true,
+		SelfText:                              false,
+		"":                                    false,
+	} {
+		if got := IsOwner(text, owners); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}

@@ -220,7 +220,7 @@ func TestApprovalNotify(t *testing.T) {
 	done()
 }
 
-// S2-43, S4-56: the prompt of a direct conversation has exactly as many earlier messages of the person as the settings
+// S2-43: the prompt of a direct conversation has exactly as many earlier messages of the person as the settings
 // say, those of the person before those of the account; what leaves it is in the digest.
 func TestAccountHistory(t *testing.T) {
 	api := botAPI(t)
@@ -261,6 +261,52 @@ func TestAccountHistory(t *testing.T) {
 			return s.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_THREAD && s.GetDigestedId() > 0
 		}) {
 			return
+		}
+	}
+}
+
+// S4-56: the prompt of an owner's message names the owners; that of a guest, directly or in a group, says that the
+// message is from none, without their ids.
+func TestOwnersInPrompt(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, fmt.Sprintf("dm: open, groups: {allow: ['*'], mode: always}}\nowners: [\"telegram:%d\", \"slack:U7\"]\nqueue: {mode: followup", bob.ID))
+	group := telegramtest.Chat{ID: -100200, Type: "group", Title: "G"}
+	n := int64(0)
+	section := func(u telegramtest.User, chat telegramtest.Chat) (text string) {
+		t.Helper()
+		n++
+		api.Say(telegramtest.Message{Chat: chat, From: &u, Text: "say: hello"})
+		settled(t, api)
+		turn := h.Await(t, "admin", n)
+		p, err := h.Runner.BuildContext(t.Context(), &runnerv1.BuildContextRequest{AgentId: "admin", ThreadId: turn.GetThreadId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range p.GetParts() {
+			if part.GetName() == "owners" {
+				text = part.GetText()
+			} else if strings.Contains(part.GetText(), "U7") {
+				t.Errorf("part %s: %q", part.GetName(), part.GetText())
+			}
+		}
+		return text
+	}
+	for _, c := range []struct {
+		u     telegramtest.User
+		chat  telegramtest.Chat
+		owner bool
+	}{
+		{bob, telegramtest.Private(bob), true},
+		{ann, telegramtest.Private(ann), false},
+		{bob, group, true},
+		{ann, group, false},
+	} {
+		got := section(c.u, c.chat)
+		if want := "Their ids are `slack:U7`, `telegram:1207`; everyone else is a guest."; strings.HasSuffix(got, want) != c.owner || got == "" {
+			t.Errorf("%s in chat %d: %q", c.u.FirstName, c.chat.ID, got)
+		}
+		if !c.owner && (strings.Contains(got, "1207") || !strings.Contains(got, "not from one of them")) {
+			t.Errorf("%s in chat %d: %q", c.u.FirstName, c.chat.ID, got)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func testCatchUp(t *testing.T, o backendtest.Options) {
 	}
 }
 
-// S2-43, S4-56: how many messages of a person the prompt of a direct conversation has is a setting of its account, and
+// S2-43: how many messages of a person the prompt of a direct conversation has is a setting of its account, and
 // of the person before it.
 func TestHistoryLimit(t *testing.T) { backendtest.Each(t, testHistoryLimit) }
 

@@ -299,6 +299,41 @@ func testOwners(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// S4-56: a turn has the owners of the settings and those who were approved as one, each once and in a fixed order; one
+// whose pairing is revoked is none of them.
+func TestOwnersOfATurn(t *testing.T) { backendtest.Each(t, testOwnersOfATurn) }
+
+func testOwnersOfATurn(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, "owners: ['webhook:zoe', 'webhook:bob', 'slack:U1']\nchannels:\n  wh: {type: webhook, dm: pairing, allow_from: [ann]}\n  two: {type: webhook}\n")
+	n := 0
+	check := func(want ...string) {
+		t.Helper()
+		n++
+		m := accept(t, w, inbound(fmt.Sprint("turn", n), "ann", "x"))
+		if got := claimed(t, w, "main")[0].GetConfig().GetOwners(); !slices.Equal(got, want) {
+			t.Errorf("the turn has %q, want %q", got, want)
+		}
+		r, err := w.Turns.GetTurnConfig(t.Context(), &registryv1.GetTurnConfigRequest{AgentId: "main", ThreadId: m.GetThreadId()})
+		if got := backendtest.Must(t, r, err).GetConfig().GetOwners(); !slices.Equal(got, want) {
+			t.Errorf("the conversation has %q, want %q", got, want)
+		}
+	}
+	check("slack:U1", "webhook:bob", "webhook:zoe")
+	for i, peer := range []string{"carl", "dora"} {
+		code := accept(t, w, inbound(peer, peer, "hello")).GetCode()
+		if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove, Owner: i == 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("slack:U1", "webhook:bob", "webhook:carl", "webhook:zoe")
+	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "carl", Decision: pairRevoke}); err != nil {
+		t.Fatal(err)
+	}
+	check("slack:U1", "webhook:bob", "webhook:zoe")
+}
+
 // A second person of an agent that has one conversation for all is refused, unless the owner accepts it.
 func TestPairingShared(t *testing.T) { backendtest.Each(t, testPairingShared) }
 

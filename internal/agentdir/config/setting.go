@@ -198,7 +198,7 @@ var homes = []Setting{
 	{
 		Key: "owners", Home: true, Type: TypeList, Limits: "a list of type:peer", Default: "[]", Effect: EffectNow,
 		Example: `["telegram:1207"]`,
-		Meaning: "The people who may use every command and approve requests.",
+		Meaning: "The people who may use every command and approve requests, in addition to those who were approved with `pair approve CODE --owner`. The prompts of their messages name them.",
 	},
 	{
 		Key: "commands.enabled", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "true", Effect: EffectNow,

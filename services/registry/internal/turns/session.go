@@ -134,6 +134,10 @@ func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConf
 		return nil, err
 	}
 	c.HistoryTurns = historyTurns(set.Accounts, at, t)
+	if set, err = s.withOwners(ctx, set); err != nil {
+		return nil, err
+	}
+	c.Owners = owners(set)
 	setForSession(c, se)
 	return &registryv1.GetTurnConfigResponse{Config: c, SessionKey: se.Key}, nil
 }

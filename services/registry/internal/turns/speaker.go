@@ -11,9 +11,6 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// consoleType is the channel of `agentctl chat`, which is the owner's.
-const consoleType = "console"
-
 // withOwners are the settings with the people who were made owners with their pairing. A home without
 // accounts has none.
 func (s *Service) withOwners(ctx context.Context, set *agentdir.Agent) (*agentdir.Agent, error) {
@@ -33,9 +30,11 @@ func (s *Service) withOwners(ctx context.Context, set *agentdir.Agent) (*agentdi
 }
 
 // fromOwner reports whether an owner of the home wrote a message.
-func fromOwner(set *agentdir.Agent, from string) bool {
-	a, err := source.Parse(from) // what can be read in two ways is no one's
-	return err == nil && a.Kind == source.External && (a.ChannelType == consoleType || slices.Contains(set.Owners, a.ChannelType+":"+a.PeerID))
+func fromOwner(set *agentdir.Agent, from string) bool { return source.IsOwner(from, set.Owners) }
+
+// owners are the owners of a home in a fixed order, so that the prompts of all turns have the same bytes.
+func owners(set *agentdir.Agent) []string {
+	return slices.Compact(slices.Sorted(slices.Values(set.Owners)))
 }
 
 // mayElevate reports whether commands of a message may leave the sandbox.

@@ -171,11 +171,12 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
 			setForSession(out.GetConfig(), se)
 		}
-		if c := out.GetConfig(); command == nil && (c.GetExternalGuard() != nil || c.GetElevated() != nil) {
+		if command == nil { // else they are known
 			if set, err = s.withOwners(ctx, set); err != nil {
 				return nil, err
 			}
 		}
+		out.Config.Owners = owners(set)
 		setForSpeaker(out.GetConfig(), set, ev.Source, b.Session)
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
 			return nil, err

@@ -4,7 +4,7 @@
 // message come first.
 //
 //	IDENTITY.md, memory/agent.md, user-*, thread-*   --> system
-//	tool hints, who speaks, other agents             --> system
+//	tool hints, who speaks, owners, other agents     --> system
 //	older messages of the thread (newest kept)       --> user, assistant
 //	what others wrote since the last reply (quoted)  --> user
 //	the inbound message (never dropped)              --> user

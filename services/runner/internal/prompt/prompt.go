@@ -58,6 +58,8 @@ type Scope struct {
 	// Most bounds the messages before Inbound in tokens, and MaxPrompt the complete prompt
 	// below its budget, for a provider that found it too long; 0: not bounded.
 	Most, MaxPrompt int64
+	// Owners of the agent, each as type:peer, in a fixed order.
+	Owners []string
 	// Agents that work may be handed to.
 	Agents []Agent
 

@@ -41,7 +41,7 @@ type Sources []Source
 
 // Standard are the sources of every prompt, and more of the system text behind them.
 func Standard(more ...Source) Sources {
-	list := Sources{files{}, digests{}, toolHints{}, conversation{}, agents{}}
+	list := Sources{files{}, digests{}, toolHints{}, conversation{}, owners{}, agents{}}
 	list = append(list, more...)
 	return append(list, history{}, heard{}, inbound{}, turn{})
 }
@@ -101,6 +101,12 @@ type conversation struct{}
 
 func (conversation) Parts(s *Scope) []Part {
 	return []Part{{Name: "conversation", Stable: true, Text: peerText(s), Why: "the answer goes to a peer"}}
+}
+
+type owners struct{}
+
+func (owners) Parts(s *Scope) []Part {
+	return []Part{{Name: "owners", Stable: true, Text: ownersText(s), Why: "they may decide for the agent"}}
 }
 
 type agents struct{}

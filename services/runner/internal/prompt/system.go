@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/theclaw/agents/internal/source"
@@ -90,6 +91,34 @@ func peerText(s *Scope) string {
 		}
 	}
 	b.WriteString(" Your final text is delivered to them by itself: do not send it with a tool. To stay silent, answer with " + NoReply + " and nothing else.")
+	return b.String()
+}
+
+// maxOwners is how many owners a prompt names.
+const maxOwners = 32
+
+// ownersText says who may decide for the agent, and whether the message is from one of them (S4-56). The ids are in the
+// prompts of owners' messages alone: a guest can persuade a model to repeat its prompt, and on some platforms an id is a
+// phone number. No right depends on this text: the registry decides what an owner may do.
+func ownersText(s *Scope) string {
+	if len(s.Owners) == 0 || s.Inbound.Source == "" {
+		return ""
+	}
+	if !source.IsOwner(s.Inbound.Source, s.Owners) {
+		return "## Owners\n\nYou have owners, who may decide for you. This message is not from one of them."
+	}
+	var b strings.Builder
+	b.WriteString("## Owners\n\nThis message is from one of your owners, who may decide for you. Their ids are ")
+	for i, o := range s.Owners[:min(len(s.Owners), maxOwners)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(quote(o))
+	}
+	if more := len(s.Owners) - maxOwners; more > 0 {
+		b.WriteString(" and " + strconv.Itoa(more) + " more")
+	}
+	b.WriteString("; everyone else is a guest.")
 	return b.String()
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 )
 
-// S2-43, S4-56: a prompt has exactly as many earlier messages of people as the limit says, each with its answer; those
+// S2-43: a prompt has exactly as many earlier messages of people as the limit says, each with its answer; those
 // before that are in no digest count as left out, so that they are digested.
 func TestHistoryTurns(t *testing.T) {
 	const turns = 120

@@ -90,7 +90,7 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 		Workdir: toolset.Seen(c), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off", Hosts: c.GetNetworkHosts(),
 		Digested: memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}
-	s.Turns = int(c.GetHistoryTurns())
+	s.Turns, s.Owners = int(c.GetHistoryTurns()), c.GetOwners()
 	s.Keep = keep(c.GetCompaction(), prompt.Budget(s.ContextWindow, s.MaxOutput))
 	for _, file := range claim.GetFiles() {
 		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
