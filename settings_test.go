@@ -39,7 +39,7 @@ var settingsGroups = []struct{ title, keys, about string }{
 	{"Agent", "agent_id kind flavor user_timezone skip_bootstrap", ""},
 	{"Model", "model pai context_window max_output_tokens", "Providers and their keys are not settings of an agent: they are in `providers.yaml` and the environment of agentd."},
 	{"Inbox and conversations", "inbox session routing queue media", ""},
-	{"Turns", "run retry reply on_error", ""},
+	{"Turns", "run retry reply verbose_default reasoning_default on_error", ""},
 	{"Prompt and memory", "context compaction memory memory_search", "A conversation, a peer and an agent each have a memory: a digest of earlier messages, in a file below `memory/` of the agent."},
 	{"Tools and the sandbox", "tools mcp sandbox approvals", "See [tools.md](tools.md) for the tools, and [security.md](security.md) for what each mode of the sandbox enforces."},
 	{"Working directory", "workdir", "For runners on several machines: see [scaling.md](scaling.md)."},

@@ -39,6 +39,9 @@ const (
 	Usage    = "usage"
 	Elevated = "elevated"
 	Stop     = "stop"
+
+	Verbose   = "verbose"
+	Reasoning = "reasoning"
 )
 
 const (
@@ -69,6 +72,8 @@ var list = []Spec{
 	{Compact, Turn, "", "digest this conversation into the memory now", true},
 	{Model, Turn, "[NAME]", "show the model, or choose another one for this conversation", true},
 	{Think, Turn, "[LEVEL]", "how the model thinks: off, adaptive or a number of tokens", true},
+	{Verbose, Turn, "[MODE]", "show the calls of tools before a reply: off, on, or full with their results", true},
+	{Reasoning, Turn, "[MODE]", "show what the model thinks: off, stream to clients that follow a run, or block before a reply", true},
 	{Queue, Turn, "[MODE]", "what becomes of messages during a turn: followup, collect, steer or interrupt", true},
 	{Usage, Turn, "", "show the tokens of this session", true},
 	{Elevated, Turn, "[on, off, ask, full]", "let commands run outside of the sandbox", false},

@@ -214,3 +214,16 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// A literal is shown as it is, whatever it holds.
+func TestLiterals(t *testing.T) {
+	for _, text := range []string{"ls -la", "`", "a``b", "```", "`x` and **y**", "[a](https://x.org) <@U1> _b_", `\\*`} {
+		if got := markup.Parse("**x** " + markup.Code(text) + ": ok").Plain(); got != "x "+text+": ok" {
+			t.Errorf("%q in a line: %q", text, got)
+		}
+		lines := "# " + text + "\n> " + text
+		if got := markup.Parse("x\n" + markup.Fenced(lines) + "\ny").Plain(); !strings.Contains(got, lines) {
+			t.Errorf("%q in lines: %q", lines, got)
+		}
+	}
+}

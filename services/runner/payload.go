@@ -10,7 +10,7 @@ import (
 )
 
 // payloads are the parts of a finished turn's reply, from its journal: what it thought last,
-// which tools ran, and what it has said, on the way and at the end (S1-53).
+// where clients are shown it, which tools ran, and what it has said, on the way and at the end (S1-53).
 func payloads(tools *toolset.Tools, t *registrypb.Turn) (out []*runnerpb.Payload) {
 	add := func(kind runnerpb.PayloadKind, text string) {
 		if text != "" {
@@ -42,7 +42,7 @@ func payloads(tools *toolset.Tools, t *registrypb.Turn) (out []*runnerpb.Payload
 		default:
 		}
 	}
-	add(runnerpb.PayloadKind_PAYLOAD_KIND_REASONING, last.Reasoning)
+	add(runnerpb.PayloadKind_PAYLOAD_KIND_REASONING, last.Shown())
 	add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, book.LastText(last))
 	return out
 }

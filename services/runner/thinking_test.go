@@ -17,7 +17,7 @@ import (
 // never the signature.
 func TestSignedThinkingOutlivesTheRunner(t *testing.T) {
 	w := newWorld(t)
-	w.agent("a1", "")
+	w.agent("a1", "reasoning_default: stream")
 	gate := make(chan struct{})
 	t.Cleanup(func() { close(gate) })
 	script := modeltest.New(t,

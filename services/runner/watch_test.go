@@ -62,7 +62,7 @@ func never(*runnerpb.StreamRunResponse) bool { return false }
 // the run was accepted before that.
 func TestFirstPiece(t *testing.T) {
 	w := newWorld(t)
-	w.agent("a1", "")
+	w.agent("a1", "reasoning_default: stream")
 	gate := make(chan struct{})
 	r := w.runner(modeltest.New(t, modeltest.Step{Reasoning: []string{"hm"}, Text: []string{"fir", "st"}, Gate: gate}))
 	start := time.Now()

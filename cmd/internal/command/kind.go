@@ -80,7 +80,8 @@ var (
 	Consumer      = Kind{Noun: "consumer", Most: nameMost, Check: checkConsumer, Fix: "give a name without /; 'thread info' lists the consumers"}
 	Session       = Kind{Noun: "session key", Most: keyMost, Check: checkSession, Fix: "'agentctl sessions list ID' shows the keys of an agent", offer: offerSessions}
 	Title         = Kind{Noun: "title", Most: nameMost, Empty: true, Any: true}
-	Switch        = Kind{Noun: "switch", Most: nameMost, Empty: true, Any: true, Check: oneOf("on", "off"), Fix: "use on or off, or nothing for the setting of the agent"}
+	Verbose       = Kind{Noun: "verbose", Most: nameMost, Empty: true, Any: true, Check: oneOf("off", "on", "full"), Fix: "use off, on or full, or nothing for the setting of the agent"}
+	Reasoning     = Kind{Noun: "reasoning", Most: nameMost, Empty: true, Any: true, Check: oneOf("off", "stream", "block"), Fix: "use off, stream or block, or nothing for the setting of the agent"}
 	QueueMode     = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer", "interrupt"), Fix: "use followup, collect, steer or interrupt, or nothing for the setting of the agent"}
 	Security      = Kind{Noun: "security", Most: nameMost, Any: true, Check: oneOf("deny", "allowlist", "full"), Fix: "use deny, allowlist or full"}
 	AskMode       = Kind{Noun: "ask", Most: nameMost, Any: true, Check: oneOf("off", "on-miss", "always"), Fix: "use off, on-miss or always"}

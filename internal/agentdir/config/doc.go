@@ -39,6 +39,9 @@ type Config struct {
 	Retry    Limits // of model calls; default 3 attempts, 24 h
 	Deliver  Deliver
 	Reply    Reply
+	// Verbose is what a reply shows of the calls of tools: off (default), on or full; Reasoning where the model's
+	// thinking is shown: off (default), stream or block.
+	Verbose, Reasoning string
 	// HumanDelay is between the messages of one run; none by default.
 	HumanDelay Delay
 	Media      Media
@@ -374,6 +377,16 @@ const SafetyTokens = 512
 // InputBudget returns how many tokens a prompt may have.
 func (c *Config) InputBudget() int { return c.ContextWindow - c.MaxOutputTokens - SafetyTokens }
 
+// The values of Verbose and Reasoning, which a session may have as well.
+const (
+	VerboseOff      = "off"
+	VerboseOn       = "on"
+	VerboseFull     = "full"
+	ReasoningOff    = "off"
+	ReasoningStream = "stream"
+	ReasoningBlock  = "block"
+)
+
 // Default returns the settings of an agent that sets nothing, with the flavor theclaw. The
 // other flavors differ from it by the table of [FlavorDefaults].
 func Default() Config {
@@ -387,6 +400,8 @@ func Default() Config {
 		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
 		Deliver:         Deliver{Limits: Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour}},
 		Reply:           Reply{Break: "off", Blocks: blocksOff, Block: Block{Min: 800, Max: 1200, Break: "paragraph", Idle: time.Second}},
+		Verbose:         VerboseOff,
+		Reasoning:       ReasoningOff,
 		ContextWindow:   128000,
 		MaxOutputTokens: 4096,
 		Context:         Context{RecentMessages: 20},

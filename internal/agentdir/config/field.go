@@ -212,6 +212,16 @@ var fields = []Field{
 		Meaning: "Whether the model is offered a tool that sends messages while it works.",
 	},
 	{
+		Key: "verbose_default", Ref: func(c *Config) any { return &c.Verbose },
+		Rule: oneOf(VerboseOff, VerboseOn, VerboseFull), Effect: EffectMessage, Example: "on",
+		Meaning: "What a reply over a channel shows of the calls of tools before its text, where the conversation has no other mode (`/verbose`): nothing, a line for each call, or also the beginning of its result. Arguments and results are shown to an owner in a direct conversation alone; others get the names of the tools and how each call ended. Unless it is `off` a reply is not sent in blocks. No prompt has these lines.",
+	},
+	{
+		Key: "reasoning_default", Ref: func(c *Config) any { return &c.Reasoning },
+		Rule: oneOf(ReasoningOff, ReasoningStream, ReasoningBlock), Effect: EffectMessage, Example: "stream",
+		Meaning: "Where what the model thinks is shown, where the conversation has no other mode (`/reasoning`): nowhere, to clients that follow the run, or as a quotation before the reply over a channel. The quotation is for an owner in a direct conversation alone, and with it a reply is not sent in blocks; on the console `block` means `stream`.",
+	},
+	{
 		Key: "context_window", Ref: func(c *Config) any { return &c.ContextWindow },
 		Rule: between(1024, 100_000_000), Unit: "tokens", Effect: EffectMessage, Example: "200000",
 		Meaning: "How many tokens the model takes, prompt and answer together. Where the window of the model is known to be smaller, that one counts. What max_output_tokens and a reserve of 512 leave for the prompt must be 256 or more.",

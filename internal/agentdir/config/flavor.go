@@ -29,6 +29,8 @@ var flavors = map[string][]FlavorDefault{
 		{"tools.external_guard", "[" + GuardHost + "]"},
 	},
 	"agentclaw": {
+		{"verbose_default", VerboseOn},
+		{"reasoning_default", ReasoningStream},
 		{"tools.profile", toolpolicy.Agentclaw},
 		{"tools.presentation", toolpolicy.Agentclaw},
 		{"tools.exec.timeout", "30s"},

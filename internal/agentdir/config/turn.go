@@ -154,6 +154,7 @@ func (c *Config) TurnConfig(at Conversation, accounts AccountTools) *registryv1.
 		out.ExternalGuard = &registryv1.ExternalGuard{Host: slices.Contains(list, GuardHost), Mcp: slices.Contains(list, GuardMCP)}
 	}
 	out.Blocks, out.Transcribe = c.Reply.blocks(), c.Media.Transcribe.config()
+	out.Parts = &registryv1.ReplyParts{Verbose: c.Verbose, Reasoning: c.Reasoning}
 	out.QuestionTimeout = durationpb.New(c.Tools.QuestionTimeout)
 	out.WebFetch, out.Http = c.Tools.WebFetch.limits(), c.Tools.HTTP.limits()
 	out.Presentation = c.Tools.Presentation

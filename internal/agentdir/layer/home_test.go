@@ -204,7 +204,7 @@ func TestRefusesHomes(t *testing.T) {
 		"bindings: [{match: {channel: telegram}}]\n":                                "write the id of an agent",
 		"bindings: {}\n":                                                         "must be a list",
 		"commands: {allow: {approve: all}}\n":                                    "\"all\" is none of owners, allowed, none",
-		"commands: {allow: {verbose: none}}\n":                                   "there is no command \"verbose\"",
+		"commands: {allow: {loud: none}}\n":                                      "there is no command \"loud\"",
 		"commands: {allow: none}\n":                                              "must have `NAME: owners` lines",
 		"commands: {enable: false}\n":                                            "did you mean \"enabled\"",
 		"owners: [bob]\n":                                                        "write type:peer",

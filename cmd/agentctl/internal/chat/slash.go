@@ -23,6 +23,7 @@ var commands = []struct{ names, args, what string }{
 	{"compact", "", "digest this conversation into the memory now"},
 	{"model", "[NAME]", "which model answers here; with a name, another one"},
 	{"think", "[LEVEL]", "how it thinks; with off, adaptive or a number, otherwise"},
+	{"reasoning", "[MODE]", "whether its thoughts are shown: stream, or off"},
 	{"elevated", "[MODE]", "commands outside of the sandbox here: off, on, ask or full"},
 	{"new reset", "", "a new session, without what was said; /new TEXT begins it"},
 	{"copy fold", "", "copy the last reply; show or hide thoughts and tool output"},
@@ -164,6 +165,8 @@ func (t *talk) asks(name, rest string) (cmd tea.Cmd, ok bool) {
 		return t.from.Model(t.ctx, t.at, rest), true
 	case "think":
 		return t.from.Thinking(t.ctx, t.at, rest), true
+	case "reasoning":
+		return t.from.Reasoning(t.ctx, t.at, rest), true
 	case "elevated":
 		return t.from.Elevated(t.ctx, t.at, rest), true
 	}

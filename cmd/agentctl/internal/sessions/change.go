@@ -18,7 +18,7 @@ func patchCommand(e *command.Env) *cobra.Command {
 		Short: "Change the settings of a session",
 		Long: `Change the settings of a session from its next message on. They hold in this conversation
 alone, also in later epochs. An empty value, such as --model "", returns to the setting of
-the agent. The registry keeps --verbose and --reasoning; no turn uses them yet.`,
+the agent.`,
 		Example: `  agentctl sessions patch agent:alice:console:cli:dm:cli --thinking adaptive
   agentctl sessions patch agent:alice:console:cli:dm:cli --model "" --title "Plans for May"`,
 		Annotations: keyed,
@@ -57,8 +57,8 @@ the agent. The registry keeps --verbose and --reasoning; no turn uses them yet.`
 	f := c.Flags()
 	command.TextFlag(f, &model, "model", command.NoModel, "model that answers: PROVIDER/NAME, or a name of the agent's provider")
 	command.TextFlag(f, &thinking, "thinking", command.NoThinking, "off, adaptive or a number of tokens")
-	command.TextFlag(f, &verbose, "verbose", command.Switch, "verbose of the session: on or off")
-	command.TextFlag(f, &reasoning, "reasoning", command.Switch, "reasoning of the session: on or off")
+	command.TextFlag(f, &verbose, "verbose", command.Verbose, "calls of tools before a reply: off, on, or full with their results")
+	command.TextFlag(f, &reasoning, "reasoning", command.Reasoning, "what the model thinks: off, stream to clients, or block before a reply")
 	command.TextFlag(f, &queue, "queue-mode", command.QueueMode, "messages that arrive during a turn: followup, collect, steer or interrupt")
 	command.TextFlag(f, &title, "title", command.Title, "title for people")
 	return c

@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/chatcommand"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/markup"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -109,8 +110,11 @@ func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (st
 	if at := se.GetStartedAt(); at.IsValid() {
 		text += ", since " + at.AsTime().UTC().Format(time.DateTime) + " UTC"
 	}
-	if m := se.GetOverrides().GetModel(); m != "" {
-		text += ", model " + m
+	o := se.GetOverrides()
+	for _, v := range []struct{ name, value string }{{"model", o.GetModel()}, {"verbose", o.GetVerbose()}, {"reasoning", o.GetReasoning()}} {
+		if v.value != "" {
+			text += ", " + v.name + " " + v.value
+		}
 	}
 	return text, nil
 }
@@ -134,7 +138,7 @@ func (a *Account) decide(ctx context.Context, name string, args []string, by str
 	if err != nil {
 		return "", err
 	}
-	what := literal(channel.Clean(r.GetApproval().GetCommand(), maxCommand))
+	what := markup.Code(channel.Clean(r.GetApproval().GetCommand(), maxCommand))
 	switch decision {
 	case registryv1.ApprovalDecision_APPROVAL_DECISION_DENY:
 		return "Denied: " + what, nil

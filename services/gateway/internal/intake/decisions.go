@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/hook"
+	"github.com/theclaw/agents/internal/markup"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/source"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -318,9 +319,9 @@ func (a *Account) direct(ctx context.Context, peer string) (string, error) {
 
 // approvalText is a question for an owner in one message.
 func approvalText(a *registryv1.Approval) string {
-	text := fmt.Sprintf("%s wants to run, in %s:\n%s", a.GetAgentId(), literal(channel.Clean(a.GetCwd(), 200)), block(a.GetCommand()))
+	text := fmt.Sprintf("%s wants to run, in %s:\n%s", a.GetAgentId(), markup.Code(channel.Clean(a.GetCwd(), 200)), block(a.GetCommand()))
 	if a.GetReason() != "" {
-		text += "\n" + literal(channel.Clean(a.GetReason(), maxCommand))
+		text += "\n" + markup.Code(channel.Clean(a.GetReason(), maxCommand))
 	}
 	if a.GetExternal() {
 		text += "\nText from outside takes part in this conversation."
@@ -333,35 +334,13 @@ func approvalText(a *registryv1.Approval) string {
 	return text + fmt.Sprintf("\nReply /approve %s [%s] or /deny %s (%d min)", a.GetApprovalId(), modes, a.GetApprovalId(), max(int(left.Minutes()), 1))
 }
 
-// literal is a text in one line that no platform shows as anything else.
-func literal(s string) string {
-	mark := strings.Repeat("`", longest(s, '`')+1)
-	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
-		s = " " + s + " "
-	}
-	return mark + s + mark
-}
-
 // block is a command as it is, between fences; one that is too long is cut, and says so.
 func block(s string) string {
 	s = valid(s)
-	fence := strings.Repeat("`", max(longest(s, '`')+1, 3))
 	if n := utf8.RuneCountInString(s); n > maxCommand {
 		s = cut(s, maxCommand) + fmt.Sprintf("\n... and %d more characters: 'agentctl approvals list' shows all", n-maxCommand)
 	}
-	return fence + "\n" + s + "\n" + fence
-}
-
-// longest is the length of the longest run of a character.
-func longest(s string, c rune) (most int) {
-	n := 0
-	for _, r := range s {
-		if n++; r != c {
-			n = 0
-		}
-		most = max(most, n)
-	}
-	return most
+	return markup.Fenced(s)
 }
 
 // approvalButtons are those of an approval that is shown completely.

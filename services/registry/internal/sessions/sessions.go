@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
@@ -266,8 +267,8 @@ func Check(p store.SessionPatch) error {
 		value *string
 		words []string
 	}{
-		{"verbose", p.Verbose, []string{"", "on", "off"}},
-		{"reasoning", p.Reasoning, []string{"", "on", "off"}},
+		{"verbose", p.Verbose, []string{"", config.VerboseOff, config.VerboseOn, config.VerboseFull}},
+		{"reasoning", p.Reasoning, []string{"", config.ReasoningOff, config.ReasoningStream, config.ReasoningBlock}},
 		{"queue_mode", p.QueueMode, []string{"", "followup", "collect", "steer", "interrupt"}},
 		{"usage_footer", p.UsageFooter, []string{"", "off", "full"}},
 		{"elevated", p.Elevated, []string{"", "off", "on", "ask", "full"}},

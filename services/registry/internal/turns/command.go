@@ -28,6 +28,7 @@ type command struct {
 	*registryv1.ChatCommand
 
 	problem string // why it was not carried out; empty: it was, or the runner does it
+	note    string // what the person should know of a setting that was changed
 }
 
 // A setting is what a command changes of the session of its conversation.
@@ -38,10 +39,18 @@ type setting struct {
 }
 
 var commandSettings = map[string]setting{
-	chatcommand.Model:    {"Model", func(p *store.SessionPatch) **string { return &p.Model }, func(s *store.Session) string { return s.Model }},
-	chatcommand.Think:    {"Thinking", func(p *store.SessionPatch) **string { return &p.Thinking }, func(s *store.Session) string { return s.Thinking }},
-	chatcommand.Queue:    {"Queue", func(p *store.SessionPatch) **string { return &p.QueueMode }, func(s *store.Session) string { return s.QueueMode }},
-	chatcommand.Elevated: {"Elevated", func(p *store.SessionPatch) **string { return &p.Elevated }, func(s *store.Session) string { return s.Elevated }},
+	chatcommand.Model:     {"Model", func(p *store.SessionPatch) **string { return &p.Model }, func(s *store.Session) string { return s.Model }},
+	chatcommand.Think:     {"Thinking", func(p *store.SessionPatch) **string { return &p.Thinking }, func(s *store.Session) string { return s.Thinking }},
+	chatcommand.Queue:     {"Queue", func(p *store.SessionPatch) **string { return &p.QueueMode }, func(s *store.Session) string { return s.QueueMode }},
+	chatcommand.Verbose:   {"Verbose", func(p *store.SessionPatch) **string { return &p.Verbose }, func(s *store.Session) string { return s.Verbose }},
+	chatcommand.Reasoning: {"Reasoning", func(p *store.SessionPatch) **string { return &p.Reasoning }, func(s *store.Session) string { return s.Reasoning }},
+	chatcommand.Elevated:  {"Elevated", func(p *store.SessionPatch) **string { return &p.Elevated }, func(s *store.Session) string { return s.Elevated }},
+}
+
+// forOwners is what a person is told who changes a setting whose effect is, in part, for others.
+var forOwners = map[string]string{
+	chatcommand.Verbose:   "Arguments and results are shown to owners, in direct conversations.",
+	chatcommand.Reasoning: "A block is shown to owners, in direct conversations.",
 }
 
 // asAgent is the argument with which a setting is as the agent's settings say.
@@ -78,6 +87,9 @@ func claimCommand(b *store.Begin, set *agentdir.Agent, o *store.Origin) *command
 	out := &command{ChatCommand: c}
 	if s, ok := commandSettings[c.GetName()]; ok && c.GetArgs() != "" {
 		out.problem = s.change(&session.Patch, set, c, b.Event.Source)
+		if !reads(set, b.Event.Source) {
+			out.note = forOwners[c.GetName()]
+		}
 	}
 	b.Event.Content = withFields(b.Event.Content, map[string]any{"command": chatcommand.Command{Name: c.GetName(), Args: c.GetArgs()}})
 	b.Event.Type, b.Event.Subtype = thread.TypeRecord, new(thread.SubtypeCommand)
@@ -132,6 +144,8 @@ func (s *Service) answer(ctx context.Context, r store.Ref, set *agentdir.Agent, 
 	lines := []string{setting.title + ": " + cmp.Or(value, "as the settings of the agent say") + "."}
 	if c.problem != "" {
 		lines = []string{c.problem}
+	} else if c.note != "" {
+		lines[0] += " " + c.note
 	}
 	if c.GetName() == chatcommand.Model && (c.problem != "" || c.GetArgs() == "") {
 		lines = append(lines, "Models: "+cmp.Or(strings.Join(choices(set), ", "), "none; model.fallbacks of the settings names those that can be chosen")+".")

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,7 @@ func setForSession(c *registryv1.TurnConfig, s *store.Session) {
 		}
 	}
 	c.Thinking = s.Thinking
+	c.Parts.Verbose, c.Parts.Reasoning = cmp.Or(s.Verbose, c.GetParts().GetVerbose()), cmp.Or(s.Reasoning, c.GetParts().GetReasoning())
 	if s.QueueMode != "" {
 		c.QueueMode = wire.QueueMode(s.QueueMode)
 	}

@@ -59,3 +59,36 @@ func setForSpeaker(c *registryv1.TurnConfig, set *agentdir.Agent, from string, s
 		}
 	}
 }
+
+// reads reports whether a person may read the arguments and the results of the calls for a message, and what the model
+// thinks about it. They hold paths, commands and what others wrote, so they are for an owner, and for a conversation
+// that no other person reads (S1-53).
+func reads(set *agentdir.Agent, from string) bool {
+	a, err := source.Parse(from)
+	return err == nil && a.SessionType == source.DM && fromOwner(set, from)
+}
+
+// verboseNames shows the tools without their arguments.
+const verboseNames = "names"
+
+// setParts decides what precedes the text of the reply to a message. Where no channel sends the reply to a person it has
+// the text alone: a console follows the run, and another agent would take the rest for words of this one.
+func setParts(c *registryv1.TurnConfig, set *agentdir.Agent, from string, sent, console bool) {
+	p := c.GetParts()
+	switch {
+	case sent && reads(set, from):
+	case sent && p.GetVerbose() != config.VerboseOff:
+		p.Verbose = verboseNames
+	default:
+		p.Verbose = config.VerboseOff
+	}
+	if p.GetReasoning() == config.ReasoningBlock && !(sent && reads(set, from)) {
+		p.Reasoning = config.ReasoningOff
+		if console {
+			p.Reasoning = config.ReasoningStream
+		}
+	}
+	if !sent || p.GetVerbose() != config.VerboseOff || p.GetReasoning() == config.ReasoningBlock {
+		c.Blocks = nil // what precedes the text is known at its end
+	}
+}

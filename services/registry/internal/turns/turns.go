@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -163,9 +164,6 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			return nil, err
 		}
 		out.Files = withIdentity(set, out.GetFiles())
-		if !deliver || console || !source.IsPerson(ev.Source) {
-			out.Config.Blocks = nil // there is no person on a channel to send them to
-		}
 		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
 		if se := b.Session; se != nil {
 			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
@@ -178,6 +176,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 		out.Config.Owners = owners(set)
 		setForSpeaker(out.GetConfig(), set, ev.Source, b.Session)
+		setParts(out.GetConfig(), set, ev.Source, deliver && !console && source.IsPerson(ev.Source), console)
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
 			return nil, err
 		}
@@ -254,7 +253,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	case store.FateSilent:
 		fin.Decision = silent(req.GetInboxId())
 	case store.FateReplied:
-		fin.Reply, fin.Command = replyContent(req.GetText(), rc, nil), c.Command
+		fin.Reply, fin.Command = replyBehind(req.GetBefore(), req.GetText(), rc), c.Command
 	case store.FateDead:
 		label = "T9"
 		fin.Record = thread.Failure{
@@ -304,6 +303,19 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 	c := state.Claim{Source: ev.Source, Session: s.session(ctx, a.ID, req.GetThreadId()), Command: isCommand(p.Origin)}
 	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
 	return c, err
+}
+
+// replyBehind is the content of a reply that people read behind what precedes it. It says where the text of the agent
+// begins, in bytes, so that no prompt has the rest. Where an event cannot hold both it has the text alone.
+func replyBehind(before, text string, rc json.RawMessage) string {
+	if before != "" {
+		before += "\n\n"
+		content := `{"answer_from":` + strconv.Itoa(len(before)) + "," + replyContent(before+text, rc, nil)[1:]
+		if len(content) <= thread.MaxEvent {
+			return content
+		}
+	}
+	return replyContent(text, rc, nil)
 }
 
 func replyContent(text string, rc json.RawMessage, file *registryv1.Media) string {

@@ -51,7 +51,7 @@ func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (li
 		if peer != "" && peerFile(e.GetSource(), e.GetContent()) != peer {
 			continue
 		}
-		lines = append(lines, compact.Line{Who: who(e), Text: prompt.Text(e.GetContent(), transcripts[e.GetId()]...)})
+		lines = append(lines, compact.Line{Who: who(e), Text: prompt.Message(prompt.Event{Source: e.GetSource(), Content: e.GetContent(), Transcripts: transcripts[e.GetId()]}).Text})
 		last = e.GetId()
 	}
 	return lines, last, nil

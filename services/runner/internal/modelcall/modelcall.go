@@ -71,16 +71,24 @@ type Try struct {
 // set for its conversation; empty: as the provider is set. What other people write into a
 // message asks for nothing, and a setting that cannot be used is as good as none.
 func Thinking(source, content, set string) string {
+	if asked := AskedThinking(source, content); asked != "" {
+		return asked
+	}
+	if BadThinking(set) != "" {
+		return ""
+	}
+	return set
+}
+
+// AskedThinking is how the message of an owner asks its run to think; empty: it does not say.
+func AskedThinking(source, content string) string {
 	var c struct {
 		Thinking string `json:"thinking"`
 	}
 	if strings.HasPrefix(source, consoles) && json.Unmarshal([]byte(content), &c) == nil && c.Thinking != "" && BadThinking(c.Thinking) == "" {
 		return c.Thinking
 	}
-	if BadThinking(set) != "" {
-		return ""
-	}
-	return set
+	return ""
 }
 
 const (

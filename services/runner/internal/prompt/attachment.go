@@ -84,7 +84,7 @@ func Attachments(content string) (out []Attachment) {
 	if !strings.Contains(content, `"media":"sha256:`) {
 		return nil
 	}
-	_, list := decoded(content, nil)
+	_, list := decoded(content, nil, false)
 	for _, a := range list {
 		if a.Stored() {
 			out = append(out, a)

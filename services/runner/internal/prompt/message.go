@@ -124,7 +124,7 @@ func Message(e Event) model.Message {
 		return m
 	}
 	var files []Attachment
-	m.Text, files = decoded(e.Content, e.Transcripts)
+	m.Text, files = decoded(e.Content, e.Transcripts, role == model.RoleAssistant)
 	if role == model.RoleUser {
 		for _, f := range files {
 			if i, ok := toolset.ImageOf(f.MIME, f.Name, f.Media, f.Size); ok {
@@ -141,19 +141,24 @@ func Text(content string, transcripts ...thread.Transcript) string {
 	if text, ok := plain(content); ok {
 		return text
 	}
-	text, _ := decoded(content, transcripts)
+	text, _ := decoded(content, transcripts, false)
 	return text
 }
 
-// decoded is what was said in a content, and the files that came with it.
-func decoded(content string, transcripts []thread.Transcript) (string, []Attachment) {
+// decoded is what was said in a content, and the files that came with it. What precedes the text of a reply of the
+// agent's own, such as the calls of its tools, is for people: a model would take it for its own words.
+func decoded(content string, transcripts []thread.Transcript, own bool) (string, []Attachment) {
 	var c struct {
 		Text        *string         `json:"text"`
+		AnswerFrom  int             `json:"answer_from"`
 		ReplyTo     json.RawMessage `json:"reply_to"`
 		Attachments []Attachment    `json:"attachments"`
 	}
 	if json.Unmarshal([]byte(content), &c) != nil || c.Text == nil {
 		return content, nil
+	}
+	if from := c.AnswerFrom; own && from > 0 && from < len(*c.Text) && utf8.RuneStart((*c.Text)[from]) {
+		*c.Text = (*c.Text)[from:]
 	}
 	var b strings.Builder
 	if answered := quotation(c.ReplyTo); answered != "" {

@@ -222,6 +222,27 @@ func TestText(t *testing.T) {
 	}
 }
 
+// S1-53: what precedes the agent's own text is in no prompt; a person cannot hide a part of a message with it.
+func TestAnswerFrom(t *testing.T) {
+	for content, want := range map[string]string{
+		`{"answer_from":8,"text":"tools\n\nhi"}`:    "i",
+		`{"answer_from":7,"text":"tools\n\nhi"}`:    "hi",
+		`{"answer_from":0,"text":"tools\n\nhi"}`:    "tools\n\nhi",
+		`{"answer_from":9,"text":"tools\n\nhi"}`:    "tools\n\nhi",
+		`{"answer_from":-1,"text":"tools\n\nhi"}`:   "tools\n\nhi",
+		`{"answer_from":1,"text":"é"}`:              "é",
+		`{"text":"tools\n\nhi","answer_from":7}`:    "hi",
+		`{"answer_from":1e30,"text":"tools\n\nhi"}`: `{"answer_from":1e30,"text":"tools\n\nhi"}`,
+	} {
+		if got := prompt.Message(prompt.Event{Source: "self", Content: content}).Text; got != want {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
+	if got := prompt.Message(prompt.Event{Source: "external:x", Content: `{"answer_from":7,"text":"tools\n\nhi"}`}).Text; got != "tools\n\nhi" {
+		t.Errorf("of a person: %q", got)
+	}
+}
+
 func FuzzCut(f *testing.F) {
 	f.Add("abc", int64(1))
 	f.Add("日本語", int64(2))

@@ -113,3 +113,13 @@ type Span struct {
 	// Parts are the bytes of reasoning, text, reasoning ... in their order.
 	Parts []int `json:"parts,omitempty"`
 }
+
+// Thought reports whether reasoning is part of the span.
+func (s *Span) Thought() bool {
+	for n := 0; n < len(s.Parts); n += 2 {
+		if s.Parts[n] > 0 {
+			return true
+		}
+	}
+	return false
+}

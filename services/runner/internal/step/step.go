@@ -148,6 +148,14 @@ func (a Answer) Message() model.Message {
 	return m
 }
 
+// Shown is the thinking that clients were shown: all of it, or none where the stream has none.
+func (a Answer) Shown() string {
+	if a.Stream != nil && !a.Stream.Thought() {
+		return ""
+	}
+	return a.Reasoning
+}
+
 // hashed are the writers of hash.
 var hashed = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
 

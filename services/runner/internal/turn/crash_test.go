@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
+	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // threeRounds answers with two tool calls, then one, then text.
@@ -26,7 +29,9 @@ func threeRounds(_ context.Context, round, _ int, req model.Request, emit func(m
 		return model.Response{ToolCalls: []model.ToolCall{call(1)}, FinishReason: model.FinishToolCalls}, modelcall.Try{}
 	}
 	emit(model.Delta{Text: "done"})
-	return say("done")
+	r, try := say("done")
+	r.Reasoning = "all ran"
+	return r, try
 }
 
 // P1: the process is killed once at each instant, and the next one goes on. No
@@ -53,6 +58,7 @@ func TestKilledAtEveryInstant(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %d %v", at.name, at.n, at.after), func(t *testing.T) {
 			b := newBench(t, "do it")
 			b.llm.reply = threeRounds
+			b.journal.config.Parts = &pb.ReplyParts{Verbose: "full", Reasoning: "block"}
 			hit, passed := false, 0
 			die := func(name string) bool {
 				if hit || name != at.name {
@@ -85,6 +91,11 @@ func TestKilledAtEveryInstant(t *testing.T) {
 			fin := b.journal.fin
 			if fin.GetFate() != pb.Fate_FATE_REPLIED || fin.GetText() != "done" || b.journal.fates != 1 {
 				t.Fatalf("fate %v %q, %d times (%+v)", fin.GetFate(), fin.GetText(), b.journal.fates, r)
+			}
+			// S4-40, S1-48: what precedes the reply is that of the journal, whichever life wrote it.
+			got, want := took.ReplaceAllString(fin.GetBefore(), ""), took.ReplaceAllString(b.before(t), "")
+			if got != want || strings.Count(got, "`exec echo ") != 3 || !strings.HasSuffix(got, "\n\n> Thinking: all ran") {
+				t.Errorf("the reply is preceded by %q, want %q", got, want)
 			}
 			doubts := 0
 			for key, n := range b.box.ran {
@@ -122,6 +133,27 @@ func TestKilledAtEveryInstant(t *testing.T) {
 			}
 		})
 	}
+}
+
+// took is how long a call took, which the journal of the tests does not keep.
+var took = regexp.MustCompile(` in [0-9.]+(ms|s)`)
+
+// before is what the journal says precedes the reply.
+func (b *bench) before(t *testing.T) string {
+	t.Helper()
+	tools, err := toolset.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := step.Log{Tools: tools}
+	for _, s := range b.journal.steps {
+		log.Add(s)
+	}
+	last, err := step.Decode(b.journal.step("model:3").GetResult())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log.Before(last, b.journal.config.GetParts())
 }
 
 func told(req model.Request) bool {

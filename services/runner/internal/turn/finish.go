@@ -23,6 +23,8 @@ func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (
 	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: t.steps.Reply(a)}
 	if strings.TrimSpace(in.GetText()) == "" {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
+	} else {
+		in.Before = t.steps.Before(a, t.begun.GetConfig().GetParts())
 	}
 	if known := t.steps.Answer(row.GetKey()); known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
 		in.Steps = append(in.Steps, row)

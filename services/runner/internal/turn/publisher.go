@@ -39,6 +39,8 @@ type publisher struct {
 	partial strings.Builder
 	blocks  *blocks // of the answer under way; nil: it has none
 	prompts atomic.Int32
+	// hides: the clients that watch are not shown what the model thinks.
+	hides bool
 }
 
 // Begin reports that the turn is claimed, after the items of its journal.
@@ -61,7 +63,7 @@ func (p *publisher) Call(written string, blocks *blocks) {
 
 // Delta is a piece of an answer.
 func (p *publisher) Delta(d model.Delta) {
-	if d.Reasoning != "" {
+	if d.Reasoning != "" && !p.hides {
 		p.to.Publish(run.Item{Kind: run.Reasoning, Phase: run.Delta, Text: d.Reasoning})
 	}
 	if d.Text != "" {

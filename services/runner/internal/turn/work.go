@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/source"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -78,11 +79,23 @@ func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err 
 	for _, s := range b.GetSteps() {
 		t.steps.Add(s)
 	}
+	t.out.hides = hidesThinking(b)
 	t.out.Begin(b.GetSteps())
 	if n := len(b.GetSteps()); n > 0 {
 		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
 	}
 	return nil
+}
+
+// hidesThinking reports whether clients that watch the run are not shown what the model thinks (S1-48). An owner who
+// asks for thinking in one run is shown it.
+func hidesThinking(b *registrypb.BeginTurnResponse) bool {
+	switch b.GetConfig().GetParts().GetReasoning() {
+	case config.ReasoningOff, config.ReasoningBlock:
+		asked := modelcall.AskedThinking(b.GetInbound().GetSource(), b.GetInbound().GetContent())
+		return asked == "" || asked == config.ReasoningOff
+	}
+	return false
 }
 
 // ForModel chooses the policies for tools by the model of a turn. One that is not known fails the

@@ -133,23 +133,35 @@ func (s *Source) Thinking(ctx context.Context, at Place, want string) tea.Cmd {
 
 // Elevated shows which commands may ask to run outside of the sandbox in this conversation, or sets it.
 func (s *Source) Elevated(ctx context.Context, at Place, want string) tea.Cmd {
+	return s.mode(ctx, at, "elevated", "off, on, ask or full", want, (*registry.SessionOverrides).GetElevated,
+		func(r *registry.PatchSessionRequest, value *string) { r.Elevated = value })
+}
+
+// Reasoning shows whether the thoughts of the model are shown in this conversation, or sets it.
+func (s *Source) Reasoning(ctx context.Context, at Place, want string) tea.Cmd {
+	return s.mode(ctx, at, "reasoning", "stream or off", want, (*registry.SessionOverrides).GetReasoning,
+		func(r *registry.PatchSessionRequest, value *string) { r.Reasoning = value })
+}
+
+// mode shows a setting of the conversation that has one of some words, or sets it.
+func (s *Source) mode(ctx context.Context, at Place, name, words, want string, get func(*registry.SessionOverrides) string, set func(*registry.PatchSessionRequest, *string)) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		if want == "" {
 			found, _, err := s.session(ctx, at)
 			if err != nil {
 				return "", err
 			}
-			return "elevated: " + cmp.Or(found.GetOverrides().GetElevated(), "as the settings of "+s.Agent+" say") +
-				"\nto change it: /elevated off, on, ask or full; /elevated default: as the settings say", nil
+			return name + ": " + cmp.Or(get(found.GetOverrides()), "as the settings of "+s.Agent+" say") +
+				"\nto change it: /" + name + " " + words + "; /" + name + " default: as the settings say", nil
 		}
 		value := want
 		if want == asAgent {
 			value = ""
 		}
-		if err := s.patch(ctx, at, func(r *registry.PatchSessionRequest) { r.Elevated = &value }); err != nil {
+		if err := s.patch(ctx, at, func(r *registry.PatchSessionRequest) { set(r, &value) }); err != nil {
 			return "", err
 		}
-		return "elevated: " + want + ", from the next message on, in this conversation", nil
+		return name + ": " + want + ", from the next message on, in this conversation", nil
 	})
 }
 

@@ -177,9 +177,9 @@ type SessionOverrides struct {
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// thinking: off, adaptive, or a number of tokens.
 	Thinking string `protobuf:"bytes,2,opt,name=thinking,proto3" json:"thinking,omitempty"`
-	// verbose is on or off.
+	// verbose is off, on or full.
 	Verbose string `protobuf:"bytes,3,opt,name=verbose,proto3" json:"verbose,omitempty"`
-	// reasoning is on or off.
+	// reasoning is off, stream or block.
 	Reasoning string `protobuf:"bytes,4,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
 	// queue_mode is followup, collect, steer or interrupt.
 	QueueMode string `protobuf:"bytes,5,opt,name=queue_mode,json=queueMode,proto3" json:"queue_mode,omitempty"`
@@ -529,9 +529,9 @@ type PatchSessionRequest struct {
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
 	// thinking: off, adaptive, or a number of tokens.
 	Thinking *string `protobuf:"bytes,4,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
-	// verbose is on or off.
+	// verbose is off, on or full.
 	Verbose *string `protobuf:"bytes,5,opt,name=verbose,proto3,oneof" json:"verbose,omitempty"`
-	// reasoning is on or off.
+	// reasoning is off, stream or block.
 	Reasoning *string `protobuf:"bytes,6,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
 	// queue_mode is followup, collect, steer or interrupt.
 	QueueMode *string `protobuf:"bytes,7,opt,name=queue_mode,json=queueMode,proto3,oneof" json:"queue_mode,omitempty"`

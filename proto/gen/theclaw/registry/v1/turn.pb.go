@@ -174,6 +174,9 @@ const (
 	StepKind_STEP_KIND_COMPACTION StepKind = 4
 	// STEP_KIND_BLOCK is a part of an answer that was sent while the model was still writing.
 	StepKind_STEP_KIND_BLOCK StepKind = 5
+	// STEP_KIND_TRANSCRIPT is the text of what was said in a file of a message. Without a class
+	// a provider made it.
+	StepKind_STEP_KIND_TRANSCRIPT StepKind = 6
 )
 
 // Enum value maps for StepKind.
@@ -185,6 +188,7 @@ var (
 		3: "STEP_KIND_STEER",
 		4: "STEP_KIND_COMPACTION",
 		5: "STEP_KIND_BLOCK",
+		6: "STEP_KIND_TRANSCRIPT",
 	}
 	StepKind_value = map[string]int32{
 		"STEP_KIND_UNSPECIFIED": 0,
@@ -193,6 +197,7 @@ var (
 		"STEP_KIND_STEER":       3,
 		"STEP_KIND_COMPACTION":  4,
 		"STEP_KIND_BLOCK":       5,
+		"STEP_KIND_TRANSCRIPT":  6,
 	}
 )
 
@@ -1085,7 +1090,7 @@ type Step struct {
 	Seq int32 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// kind of step.
 	Kind StepKind `protobuf:"varint,2,opt,name=kind,proto3,enum=theclaw.registry.v1.StepKind" json:"kind,omitempty"`
-	// key is unique in the turn: model:i, tool:i:j or steer:i.
+	// key is unique in the turn: model:i, tool:i:j, steer:i, block:i:n or transcribe:i.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// request_sha256 of the model request or of the tool's arguments.
 	RequestSha256 []byte `protobuf:"bytes,4,opt,name=request_sha256,json=requestSha256,proto3" json:"request_sha256,omitempty"`
@@ -1093,7 +1098,7 @@ type Step struct {
 	Class ToolClass `protobuf:"varint,5,opt,name=class,proto3,enum=theclaw.registry.v1.ToolClass" json:"class,omitempty"`
 	// state reached.
 	State StepState `protobuf:"varint,6,opt,name=state,proto3,enum=theclaw.registry.v1.StepState" json:"state,omitempty"`
-	// name of the model or tool.
+	// name of the model, tool or program.
 	Name string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	// call_id links a tool step with the model's call.
 	CallId string `protobuf:"bytes,8,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -1120,7 +1125,10 @@ type Step struct {
 	// is_error of a tool that is done: its result says why nothing was done.
 	IsError bool `protobuf:"varint,18,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
 	// external of a tool: its result holds what neither the owner nor this runtime wrote.
-	External      bool `protobuf:"varint,19,opt,name=external,proto3" json:"external,omitempty"`
+	External bool `protobuf:"varint,19,opt,name=external,proto3" json:"external,omitempty"`
+	// transcript of a step of that kind that is done. It becomes an event of the conversation,
+	// together with the step, and is no part of the journal.
+	Transcript    *Transcript `protobuf:"bytes,20,opt,name=transcript,proto3" json:"transcript,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1288,6 +1296,87 @@ func (x *Step) GetExternal() bool {
 	return false
 }
 
+func (x *Step) GetTranscript() *Transcript {
+	if x != nil {
+		return x.Transcript
+	}
+	return nil
+}
+
+// Transcript is what was said in a file of a message.
+type Transcript struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// event_id of the message in the conversation thread.
+	EventId int64 `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// sha256 of the file, in hex.
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// text that was understood; empty: no words, or error says why it is not known. At most
+	// 32 KiB.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// error is why there is no text, in a few words that the model reads.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transcript) Reset() {
+	*x = Transcript{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transcript) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transcript) ProtoMessage() {}
+
+func (x *Transcript) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transcript.ProtoReflect.Descriptor instead.
+func (*Transcript) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Transcript) GetEventId() int64 {
+	if x != nil {
+		return x.EventId
+	}
+	return 0
+}
+
+func (x *Transcript) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *Transcript) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Transcript) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // LogLine goes to the agent's logs/agent.log.
 type LogLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1301,7 +1390,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1402,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1415,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LogLine) GetLevel() string {
@@ -1366,7 +1455,7 @@ type OpenBatchRequest struct {
 
 func (x *OpenBatchRequest) Reset() {
 	*x = OpenBatchRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1467,7 @@ func (x *OpenBatchRequest) String() string {
 func (*OpenBatchRequest) ProtoMessage() {}
 
 func (x *OpenBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1480,7 @@ func (x *OpenBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchRequest.ProtoReflect.Descriptor instead.
 func (*OpenBatchRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OpenBatchRequest) GetAgentId() string {
@@ -1458,7 +1547,7 @@ type PendingEvent struct {
 
 func (x *PendingEvent) Reset() {
 	*x = PendingEvent{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1559,7 @@ func (x *PendingEvent) String() string {
 func (*PendingEvent) ProtoMessage() {}
 
 func (x *PendingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1572,7 @@ func (x *PendingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingEvent.ProtoReflect.Descriptor instead.
 func (*PendingEvent) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PendingEvent) GetEvent() *Event {
@@ -1541,7 +1630,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1642,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1655,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Member) GetInboxId() int64 {
@@ -1609,7 +1698,7 @@ type OpenBatchResponse struct {
 
 func (x *OpenBatchResponse) Reset() {
 	*x = OpenBatchResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1710,7 @@ func (x *OpenBatchResponse) String() string {
 func (*OpenBatchResponse) ProtoMessage() {}
 
 func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1723,7 @@ func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchResponse.ProtoReflect.Descriptor instead.
 func (*OpenBatchResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OpenBatchResponse) GetEvents() []*PendingEvent {
@@ -1724,7 +1813,7 @@ type BeginTurnRequest struct {
 
 func (x *BeginTurnRequest) Reset() {
 	*x = BeginTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1825,7 @@ func (x *BeginTurnRequest) String() string {
 func (*BeginTurnRequest) ProtoMessage() {}
 
 func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1838,7 @@ func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnRequest.ProtoReflect.Descriptor instead.
 func (*BeginTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BeginTurnRequest) GetAgentId() string {
@@ -1914,17 +2003,22 @@ type TurnConfig struct {
 	// history_turns is how many earlier messages of people a prompt has at most; 0: as many as
 	// compaction says.
 	HistoryTurns int32 `protobuf:"varint,42,opt,name=history_turns,json=historyTurns,proto3" json:"history_turns,omitempty"`
+	// parts says what people get of the work on a message besides the text of its reply; missing:
+	// clients that watch the run are shown the model's thinking, and the reply has the text alone.
+	Parts *ReplyParts `protobuf:"bytes,43,opt,name=parts,proto3" json:"parts,omitempty"`
 	// owners of the home, each as type:peer, in a fixed order; the prompt names them.
 	Owners []string `protobuf:"bytes,41,rep,name=owners,proto3" json:"owners,omitempty"`
 	// hooks of the events of a turn that the runner calls.
-	Hooks         []*Hook `protobuf:"bytes,44,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	Hooks []*Hook `protobuf:"bytes,44,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	// transcribe says what makes text of voice messages; missing: nothing does.
+	Transcribe    *Transcribe `protobuf:"bytes,46,opt,name=transcribe,proto3" json:"transcribe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TurnConfig) Reset() {
 	*x = TurnConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2030,7 @@ func (x *TurnConfig) String() string {
 func (*TurnConfig) ProtoMessage() {}
 
 func (x *TurnConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2043,7 @@ func (x *TurnConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnConfig.ProtoReflect.Descriptor instead.
 func (*TurnConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TurnConfig) GetProvider() string {
@@ -2246,6 +2340,13 @@ func (x *TurnConfig) GetHistoryTurns() int32 {
 	return 0
 }
 
+func (x *TurnConfig) GetParts() *ReplyParts {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 func (x *TurnConfig) GetOwners() []string {
 	if x != nil {
 		return x.Owners
@@ -2258,6 +2359,145 @@ func (x *TurnConfig) GetHooks() []*Hook {
 		return x.Hooks
 	}
 	return nil
+}
+
+func (x *TurnConfig) GetTranscribe() *Transcribe {
+	if x != nil {
+		return x.Transcribe
+	}
+	return nil
+}
+
+// Transcribe says what makes text of voice messages: an endpoint of a provider, or a program.
+type Transcribe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// provider whose endpoint does; empty: command does.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// model of the provider.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// command is run in the sandbox of the turn and prints the text. {file} in a word stands for
+	// the path of the file; without one the path is the last argument.
+	Command []string `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
+	// timeout of one file, further tries included.
+	Timeout       *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transcribe) Reset() {
+	*x = Transcribe{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transcribe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transcribe) ProtoMessage() {}
+
+func (x *Transcribe) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transcribe.ProtoReflect.Descriptor instead.
+func (*Transcribe) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Transcribe) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Transcribe) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Transcribe) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *Transcribe) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// ReplyParts says what people get of the work on a message besides the text of its reply.
+type ReplyParts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// verbose is what precedes the text of the reply: off: nothing; names: a line for each call
+	// of a tool, with its name and how it ended; on: with the arguments as well; full: also the
+	// beginning of the result.
+	Verbose string `protobuf:"bytes,1,opt,name=verbose,proto3" json:"verbose,omitempty"`
+	// reasoning says where the model's thinking is shown: off: nowhere; stream: to clients that
+	// watch the run; block: before the text of the reply.
+	Reasoning     string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyParts) Reset() {
+	*x = ReplyParts{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyParts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyParts) ProtoMessage() {}
+
+func (x *ReplyParts) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyParts.ProtoReflect.Descriptor instead.
+func (*ReplyParts) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReplyParts) GetVerbose() string {
+	if x != nil {
+		return x.Verbose
+	}
+	return ""
+}
+
+func (x *ReplyParts) GetReasoning() string {
+	if x != nil {
+		return x.Reasoning
+	}
+	return ""
 }
 
 // ReplyBlocks says where an answer that is being written is cut into messages.
@@ -2278,7 +2518,7 @@ type ReplyBlocks struct {
 
 func (x *ReplyBlocks) Reset() {
 	*x = ReplyBlocks{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2530,7 @@ func (x *ReplyBlocks) String() string {
 func (*ReplyBlocks) ProtoMessage() {}
 
 func (x *ReplyBlocks) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2543,7 @@ func (x *ReplyBlocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyBlocks.ProtoReflect.Descriptor instead.
 func (*ReplyBlocks) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReplyBlocks) GetMinChars() int32 {
@@ -2348,7 +2588,7 @@ type ProgramTools struct {
 
 func (x *ProgramTools) Reset() {
 	*x = ProgramTools{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2600,7 @@ func (x *ProgramTools) String() string {
 func (*ProgramTools) ProtoMessage() {}
 
 func (x *ProgramTools) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2613,7 @@ func (x *ProgramTools) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramTools.ProtoReflect.Descriptor instead.
 func (*ProgramTools) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProgramTools) GetList() []*ProgramTool {
@@ -2418,7 +2658,7 @@ type ProgramTool struct {
 
 func (x *ProgramTool) Reset() {
 	*x = ProgramTool{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2670,7 @@ func (x *ProgramTool) String() string {
 func (*ProgramTool) ProtoMessage() {}
 
 func (x *ProgramTool) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2683,7 @@ func (x *ProgramTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramTool.ProtoReflect.Descriptor instead.
 func (*ProgramTool) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProgramTool) GetName() string {
@@ -2532,7 +2772,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2784,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2797,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Sandbox) GetMode() string {
@@ -2645,7 +2885,7 @@ type DockerSandbox struct {
 
 func (x *DockerSandbox) Reset() {
 	*x = DockerSandbox{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2897,7 @@ func (x *DockerSandbox) String() string {
 func (*DockerSandbox) ProtoMessage() {}
 
 func (x *DockerSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2910,7 @@ func (x *DockerSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DockerSandbox.ProtoReflect.Descriptor instead.
 func (*DockerSandbox) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DockerSandbox) GetContainer() string {
@@ -2808,7 +3048,7 @@ type Elevated struct {
 
 func (x *Elevated) Reset() {
 	*x = Elevated{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +3060,7 @@ func (x *Elevated) String() string {
 func (*Elevated) ProtoMessage() {}
 
 func (x *Elevated) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +3073,7 @@ func (x *Elevated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elevated.ProtoReflect.Descriptor instead.
 func (*Elevated) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Elevated) GetMode() string {
@@ -2873,7 +3113,7 @@ type ExternalGuard struct {
 
 func (x *ExternalGuard) Reset() {
 	*x = ExternalGuard{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +3125,7 @@ func (x *ExternalGuard) String() string {
 func (*ExternalGuard) ProtoMessage() {}
 
 func (x *ExternalGuard) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3138,7 @@ func (x *ExternalGuard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalGuard.ProtoReflect.Descriptor instead.
 func (*ExternalGuard) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExternalGuard) GetHost() bool {
@@ -2965,7 +3205,7 @@ type McpServer struct {
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3217,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3230,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *McpServer) GetName() string {
@@ -3117,7 +3357,7 @@ type ProcessLimits struct {
 
 func (x *ProcessLimits) Reset() {
 	*x = ProcessLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3369,7 @@ func (x *ProcessLimits) String() string {
 func (*ProcessLimits) ProtoMessage() {}
 
 func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3142,7 +3382,7 @@ func (x *ProcessLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessLimits.ProtoReflect.Descriptor instead.
 func (*ProcessLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ProcessLimits) GetMax() int32 {
@@ -3197,7 +3437,7 @@ type WebSearch struct {
 
 func (x *WebSearch) Reset() {
 	*x = WebSearch{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3449,7 @@ func (x *WebSearch) String() string {
 func (*WebSearch) ProtoMessage() {}
 
 func (x *WebSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3462,7 @@ func (x *WebSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearch.ProtoReflect.Descriptor instead.
 func (*WebSearch) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WebSearch) GetProvider() string {
@@ -3268,7 +3508,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3520,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3533,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Secret) GetName() string {
@@ -3340,7 +3580,7 @@ type ToolLimits struct {
 
 func (x *ToolLimits) Reset() {
 	*x = ToolLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3592,7 @@ func (x *ToolLimits) String() string {
 func (*ToolLimits) ProtoMessage() {}
 
 func (x *ToolLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3605,7 @@ func (x *ToolLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLimits.ProtoReflect.Descriptor instead.
 func (*ToolLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ToolLimits) GetParallel() int32 {
@@ -3433,7 +3673,7 @@ type WebLimits struct {
 
 func (x *WebLimits) Reset() {
 	*x = WebLimits{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3685,7 @@ func (x *WebLimits) String() string {
 func (*WebLimits) ProtoMessage() {}
 
 func (x *WebLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3698,7 @@ func (x *WebLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebLimits.ProtoReflect.Descriptor instead.
 func (*WebLimits) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WebLimits) GetMaxChars() int32 {
@@ -3506,7 +3746,7 @@ type ToolLayer struct {
 
 func (x *ToolLayer) Reset() {
 	*x = ToolLayer{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3758,7 @@ func (x *ToolLayer) String() string {
 func (*ToolLayer) ProtoMessage() {}
 
 func (x *ToolLayer) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3771,7 @@ func (x *ToolLayer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolLayer.ProtoReflect.Descriptor instead.
 func (*ToolLayer) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ToolLayer) GetName() string {
@@ -3601,7 +3841,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3853,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3866,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -3708,7 +3948,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3960,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3973,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -3800,7 +4040,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +4052,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +4065,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -3862,7 +4102,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +4114,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +4127,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -3917,7 +4157,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4169,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4182,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ContextFile) GetName() string {
@@ -3971,7 +4211,8 @@ type BeginTurnResponse struct {
 	// steps journalled before, in order.
 	Steps []*Step `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
 	// tail holds the newest message events up to inbound, in rising id; behind them are the newest
-	// records of subtype context since the last reply, in rising id.
+	// records of subtype context since the last reply, in rising id, and those of subtype transcript
+	// of the files of these messages and of the members of the turn.
 	Tail []*Event `protobuf:"bytes,5,rep,name=tail,proto3" json:"tail,omitempty"`
 	// files of the prompt in their order; absent ones are left out.
 	Files []*ContextFile `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
@@ -4012,7 +4253,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4265,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4278,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -4202,7 +4443,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4455,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4468,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -4294,7 +4535,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4306,7 +4547,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4319,7 +4560,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Attempt) GetN() int32 {
@@ -4400,7 +4641,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4653,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4666,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -4543,7 +4784,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4555,7 +4796,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4568,7 +4809,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -4633,7 +4874,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4886,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4899,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -4702,14 +4943,16 @@ type FinishTurnRequest struct {
 	Class string `protobuf:"bytes,11,opt,name=class,proto3" json:"class,omitempty"`
 	// refused is true when the provider refuses the message itself (DEAD): later prompts
 	// leave its text out.
-	Refused       bool `protobuf:"varint,12,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused bool `protobuf:"varint,12,opt,name=refused,proto3" json:"refused,omitempty"`
+	// before is what people read before the text of the reply (REPLIED). No prompt has it.
+	Before        string `protobuf:"bytes,13,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4721,7 +4964,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4734,7 +4977,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -4821,6 +5064,13 @@ func (x *FinishTurnRequest) GetRefused() bool {
 	return false
 }
 
+func (x *FinishTurnRequest) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
 // Unanswered is a message without an answer.
 type Unanswered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4836,7 +5086,7 @@ type Unanswered struct {
 
 func (x *Unanswered) Reset() {
 	*x = Unanswered{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4848,7 +5098,7 @@ func (x *Unanswered) String() string {
 func (*Unanswered) ProtoMessage() {}
 
 func (x *Unanswered) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4861,7 +5111,7 @@ func (x *Unanswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
 func (*Unanswered) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Unanswered) GetEventId() int64 {
@@ -4900,7 +5150,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5162,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5175,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -4986,7 +5236,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4998,7 +5248,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[42]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5011,7 +5261,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{42}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -5178,7 +5428,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5190,7 +5440,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[43]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5203,7 +5453,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{43}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -5421,7 +5671,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5433,7 +5683,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[44]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5446,7 +5696,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{44}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -5498,7 +5748,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +5760,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[45]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +5773,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{45}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -5562,7 +5812,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5824,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[46]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5837,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{46}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -5645,7 +5895,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5657,7 +5907,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[47]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5670,7 +5920,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{47}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -5700,7 +5950,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +5962,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[48]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +5975,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{48}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -5753,7 +6003,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5765,7 +6015,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[49]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5778,7 +6028,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{49}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -5801,7 +6051,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +6063,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[50]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +6076,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{50}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -5852,7 +6102,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +6114,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[51]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +6127,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{51}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -5902,7 +6152,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5914,7 +6164,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[52]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5927,7 +6177,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{52}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -5993,7 +6243,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6005,7 +6255,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[53]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6018,7 +6268,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{53}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -6076,7 +6326,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6088,7 +6338,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[54]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6351,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{54}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -6163,7 +6413,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6175,7 +6425,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[55]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6188,7 +6438,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{55}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -6323,7 +6573,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6585,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[56]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6598,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{56}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -6378,7 +6628,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6640,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[57]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6653,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{57}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -6436,7 +6686,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6448,7 +6698,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[58]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6461,7 +6711,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{58}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -6501,7 +6751,7 @@ type GetTurnConfigRequest struct {
 
 func (x *GetTurnConfigRequest) Reset() {
 	*x = GetTurnConfigRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[59]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +6763,7 @@ func (x *GetTurnConfigRequest) String() string {
 func (*GetTurnConfigRequest) ProtoMessage() {}
 
 func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[59]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +6776,7 @@ func (x *GetTurnConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnConfigRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{59}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetTurnConfigRequest) GetAgentId() string {
@@ -6563,7 +6813,7 @@ type GetTurnConfigResponse struct {
 
 func (x *GetTurnConfigResponse) Reset() {
 	*x = GetTurnConfigResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[60]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6575,7 +6825,7 @@ func (x *GetTurnConfigResponse) String() string {
 func (*GetTurnConfigResponse) ProtoMessage() {}
 
 func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[60]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6588,7 +6838,7 @@ func (x *GetTurnConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnConfigResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{60}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetTurnConfigResponse) GetConfig() *TurnConfig {
@@ -6624,7 +6874,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[61]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6636,7 +6886,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[61]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6649,7 +6899,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{61}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -6696,7 +6946,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[62]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +6958,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[62]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +6971,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{62}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{65}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -6759,7 +7009,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fcached_input\x18\x03 \x01(\x03R\vcachedInput\x12\x1c\n" +
 	"\treasoning\x18\x04 \x01(\x03R\treasoning\x12\x1f\n" +
 	"\vcache_write\x18\x05 \x01(\x03R\n" +
-	"cacheWrite\"\x80\x06\n" +
+	"cacheWrite\"\xc1\x06\n" +
 	"\x04Step\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x05R\x03seq\x12=\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.theclaw.registry.v1.StepKindB\n" +
@@ -6783,7 +7033,16 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\bexec_use\x18\x10 \x01(\v2\x1c.theclaw.registry.v1.ExecUseR\aexecUse\x12\"\n" +
 	"\asummary\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\asummary\x12\x19\n" +
 	"\bis_error\x18\x12 \x01(\bR\aisError\x12\x1a\n" +
-	"\bexternal\x18\x13 \x01(\bR\bexternal\"T\n" +
+	"\bexternal\x18\x13 \x01(\bR\bexternal\x12?\n" +
+	"\n" +
+	"transcript\x18\x14 \x01(\v2\x1f.theclaw.registry.v1.TranscriptR\n" +
+	"transcript\"\x9e\x01\n" +
+	"\n" +
+	"Transcript\x12\"\n" +
+	"\bevent_id\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\aeventId\x12-\n" +
+	"\x06sha256\x18\x02 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x06sha256\x12\x1d\n" +
+	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02R\x04text\x12\x1e\n" +
+	"\x05error\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05error\"T\n" +
 	"\aLogLine\x125\n" +
 	"\x05level\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1aR\x05DEBUGR\x04INFOR\x04WARNR\x05ERRORR\x05level\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x8e\x02\n" +
@@ -6832,7 +7091,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x06unread\x18\t \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x06unread\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\x82\x10\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xfa\x10\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -6885,9 +7144,23 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"queue_mode\x18- \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\x128\n" +
 	"\x06blocks\x18& \x01(\v2 .theclaw.registry.v1.ReplyBlocksR\x06blocks\x12\x1a\n" +
 	"\baccounts\x18( \x03(\tR\baccounts\x12#\n" +
-	"\rhistory_turns\x18* \x01(\x05R\fhistoryTurns\x12\x16\n" +
+	"\rhistory_turns\x18* \x01(\x05R\fhistoryTurns\x125\n" +
+	"\x05parts\x18+ \x01(\v2\x1f.theclaw.registry.v1.ReplyPartsR\x05parts\x12\x16\n" +
 	"\x06owners\x18) \x03(\tR\x06owners\x12/\n" +
-	"\x05hooks\x18, \x03(\v2\x19.theclaw.registry.v1.HookR\x05hooks\"\x8c\x01\n" +
+	"\x05hooks\x18, \x03(\v2\x19.theclaw.registry.v1.HookR\x05hooks\x12?\n" +
+	"\n" +
+	"transcribe\x18. \x01(\v2\x1f.theclaw.registry.v1.TranscribeR\n" +
+	"transcribe\"\x8d\x01\n" +
+	"\n" +
+	"Transcribe\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
+	"\acommand\x18\x03 \x03(\tR\acommand\x123\n" +
+	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"D\n" +
+	"\n" +
+	"ReplyParts\x12\x18\n" +
+	"\averbose\x18\x01 \x01(\tR\averbose\x12\x1c\n" +
+	"\treasoning\x18\x02 \x01(\tR\treasoning\"\x8c\x01\n" +
 	"\vReplyBlocks\x12\x1b\n" +
 	"\tmin_chars\x18\x01 \x01(\x05R\bminChars\x12\x1b\n" +
 	"\tmax_chars\x18\x02 \x01(\x05R\bmaxChars\x12\x14\n" +
@@ -7111,7 +7384,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x02to\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x02to\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
-	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xf2\x03\n" +
+	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\x95\x04\n" +
 	"\x11FinishTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -7128,7 +7401,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"failed_try\x18\n" +
 	" \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tfailedTry\x12\x1d\n" +
 	"\x05class\x18\v \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x18\n" +
-	"\arefused\x18\f \x01(\bR\arefused\"W\n" +
+	"\arefused\x18\f \x01(\bR\arefused\x12!\n" +
+	"\x06before\x18\r \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06before\"W\n" +
 	"\n" +
 	"Unanswered\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x14\n" +
@@ -7307,14 +7581,15 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vFATE_MERGED\x10\x03\x12\x10\n" +
 	"\fFATE_ABORTED\x10\x04\x12\r\n" +
 	"\tFATE_DEAD\x10\x05\x12\x16\n" +
-	"\x12FATE_NOT_A_MESSAGE\x10\x06*\x92\x01\n" +
+	"\x12FATE_NOT_A_MESSAGE\x10\x06*\xac\x01\n" +
 	"\bStepKind\x12\x19\n" +
 	"\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTEP_KIND_MODEL\x10\x01\x12\x12\n" +
 	"\x0eSTEP_KIND_TOOL\x10\x02\x12\x13\n" +
 	"\x0fSTEP_KIND_STEER\x10\x03\x12\x18\n" +
 	"\x14STEP_KIND_COMPACTION\x10\x04\x12\x13\n" +
-	"\x0fSTEP_KIND_BLOCK\x10\x05*l\n" +
+	"\x0fSTEP_KIND_BLOCK\x10\x05\x12\x18\n" +
+	"\x14STEP_KIND_TRANSCRIPT\x10\x06*l\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STEP_STATE_INTENT\x10\x01\x12\x13\n" +
@@ -7389,7 +7664,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(ProcessState)(0),                // 0: theclaw.registry.v1.ProcessState
 	(Fate)(0),                        // 1: theclaw.registry.v1.Fate
@@ -7408,79 +7683,82 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*ListProcessesResponse)(nil),    // 14: theclaw.registry.v1.ListProcessesResponse
 	(*Usage)(nil),                    // 15: theclaw.registry.v1.Usage
 	(*Step)(nil),                     // 16: theclaw.registry.v1.Step
-	(*LogLine)(nil),                  // 17: theclaw.registry.v1.LogLine
-	(*OpenBatchRequest)(nil),         // 18: theclaw.registry.v1.OpenBatchRequest
-	(*PendingEvent)(nil),             // 19: theclaw.registry.v1.PendingEvent
-	(*Member)(nil),                   // 20: theclaw.registry.v1.Member
-	(*OpenBatchResponse)(nil),        // 21: theclaw.registry.v1.OpenBatchResponse
-	(*BeginTurnRequest)(nil),         // 22: theclaw.registry.v1.BeginTurnRequest
-	(*TurnConfig)(nil),               // 23: theclaw.registry.v1.TurnConfig
-	(*ReplyBlocks)(nil),              // 24: theclaw.registry.v1.ReplyBlocks
-	(*ProgramTools)(nil),             // 25: theclaw.registry.v1.ProgramTools
-	(*ProgramTool)(nil),              // 26: theclaw.registry.v1.ProgramTool
-	(*Sandbox)(nil),                  // 27: theclaw.registry.v1.Sandbox
-	(*DockerSandbox)(nil),            // 28: theclaw.registry.v1.DockerSandbox
-	(*Elevated)(nil),                 // 29: theclaw.registry.v1.Elevated
-	(*ExternalGuard)(nil),            // 30: theclaw.registry.v1.ExternalGuard
-	(*McpServer)(nil),                // 31: theclaw.registry.v1.McpServer
-	(*ProcessLimits)(nil),            // 32: theclaw.registry.v1.ProcessLimits
-	(*WebSearch)(nil),                // 33: theclaw.registry.v1.WebSearch
-	(*Secret)(nil),                   // 34: theclaw.registry.v1.Secret
-	(*ToolLimits)(nil),               // 35: theclaw.registry.v1.ToolLimits
-	(*WebLimits)(nil),                // 36: theclaw.registry.v1.WebLimits
-	(*ToolLayer)(nil),                // 37: theclaw.registry.v1.ToolLayer
-	(*CompactionConfig)(nil),         // 38: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 39: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 40: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 41: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 42: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 43: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 44: theclaw.registry.v1.FailedTry
-	(*Attempt)(nil),                  // 45: theclaw.registry.v1.Attempt
-	(*RecordStepRequest)(nil),        // 46: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 47: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 48: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 49: theclaw.registry.v1.FinishTurnRequest
-	(*Unanswered)(nil),               // 50: theclaw.registry.v1.Unanswered
-	(*FinishTurnResponse)(nil),       // 51: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 52: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 53: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 54: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 55: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 56: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 57: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 58: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 59: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 60: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 61: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 62: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 63: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 64: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 65: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 66: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 67: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 68: theclaw.registry.v1.GetMemoryResponse
-	(*GetTurnConfigRequest)(nil),     // 69: theclaw.registry.v1.GetTurnConfigRequest
-	(*GetTurnConfigResponse)(nil),    // 70: theclaw.registry.v1.GetTurnConfigResponse
-	(*WithdrawTurnRequest)(nil),      // 71: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 72: theclaw.registry.v1.WithdrawTurnResponse
-	nil,                              // 73: theclaw.registry.v1.DockerSandbox.EnvEntry
-	nil,                              // 74: theclaw.registry.v1.McpServer.EnvEntry
-	nil,                              // 75: theclaw.registry.v1.McpServer.HeadersEntry
-	nil,                              // 76: theclaw.registry.v1.McpServer.ClassesEntry
-	(*timestamppb.Timestamp)(nil),    // 77: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 78: google.protobuf.Duration
-	(*ExecUse)(nil),                  // 79: theclaw.registry.v1.ExecUse
-	(*Event)(nil),                    // 80: theclaw.registry.v1.Event
-	(*ChatCommand)(nil),              // 81: theclaw.registry.v1.ChatCommand
-	(*ExecPolicy)(nil),               // 82: theclaw.registry.v1.ExecPolicy
-	(*Hook)(nil),                     // 83: theclaw.registry.v1.Hook
-	(*Media)(nil),                    // 84: theclaw.registry.v1.Media
+	(*Transcript)(nil),               // 17: theclaw.registry.v1.Transcript
+	(*LogLine)(nil),                  // 18: theclaw.registry.v1.LogLine
+	(*OpenBatchRequest)(nil),         // 19: theclaw.registry.v1.OpenBatchRequest
+	(*PendingEvent)(nil),             // 20: theclaw.registry.v1.PendingEvent
+	(*Member)(nil),                   // 21: theclaw.registry.v1.Member
+	(*OpenBatchResponse)(nil),        // 22: theclaw.registry.v1.OpenBatchResponse
+	(*BeginTurnRequest)(nil),         // 23: theclaw.registry.v1.BeginTurnRequest
+	(*TurnConfig)(nil),               // 24: theclaw.registry.v1.TurnConfig
+	(*Transcribe)(nil),               // 25: theclaw.registry.v1.Transcribe
+	(*ReplyParts)(nil),               // 26: theclaw.registry.v1.ReplyParts
+	(*ReplyBlocks)(nil),              // 27: theclaw.registry.v1.ReplyBlocks
+	(*ProgramTools)(nil),             // 28: theclaw.registry.v1.ProgramTools
+	(*ProgramTool)(nil),              // 29: theclaw.registry.v1.ProgramTool
+	(*Sandbox)(nil),                  // 30: theclaw.registry.v1.Sandbox
+	(*DockerSandbox)(nil),            // 31: theclaw.registry.v1.DockerSandbox
+	(*Elevated)(nil),                 // 32: theclaw.registry.v1.Elevated
+	(*ExternalGuard)(nil),            // 33: theclaw.registry.v1.ExternalGuard
+	(*McpServer)(nil),                // 34: theclaw.registry.v1.McpServer
+	(*ProcessLimits)(nil),            // 35: theclaw.registry.v1.ProcessLimits
+	(*WebSearch)(nil),                // 36: theclaw.registry.v1.WebSearch
+	(*Secret)(nil),                   // 37: theclaw.registry.v1.Secret
+	(*ToolLimits)(nil),               // 38: theclaw.registry.v1.ToolLimits
+	(*WebLimits)(nil),                // 39: theclaw.registry.v1.WebLimits
+	(*ToolLayer)(nil),                // 40: theclaw.registry.v1.ToolLayer
+	(*CompactionConfig)(nil),         // 41: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 42: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 43: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 44: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 45: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 46: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 47: theclaw.registry.v1.FailedTry
+	(*Attempt)(nil),                  // 48: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 49: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 50: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 51: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 52: theclaw.registry.v1.FinishTurnRequest
+	(*Unanswered)(nil),               // 53: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 54: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 55: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 56: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 57: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 58: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 59: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 60: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 61: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 62: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 63: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 64: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 65: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 66: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 67: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 68: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 69: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 70: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 71: theclaw.registry.v1.GetMemoryResponse
+	(*GetTurnConfigRequest)(nil),     // 72: theclaw.registry.v1.GetTurnConfigRequest
+	(*GetTurnConfigResponse)(nil),    // 73: theclaw.registry.v1.GetTurnConfigResponse
+	(*WithdrawTurnRequest)(nil),      // 74: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 75: theclaw.registry.v1.WithdrawTurnResponse
+	nil,                              // 76: theclaw.registry.v1.DockerSandbox.EnvEntry
+	nil,                              // 77: theclaw.registry.v1.McpServer.EnvEntry
+	nil,                              // 78: theclaw.registry.v1.McpServer.HeadersEntry
+	nil,                              // 79: theclaw.registry.v1.McpServer.ClassesEntry
+	(*timestamppb.Timestamp)(nil),    // 80: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 81: google.protobuf.Duration
+	(*ExecUse)(nil),                  // 82: theclaw.registry.v1.ExecUse
+	(*Event)(nil),                    // 83: theclaw.registry.v1.Event
+	(*ChatCommand)(nil),              // 84: theclaw.registry.v1.ChatCommand
+	(*ExecPolicy)(nil),               // 85: theclaw.registry.v1.ExecPolicy
+	(*Hook)(nil),                     // 86: theclaw.registry.v1.Hook
+	(*Media)(nil),                    // 87: theclaw.registry.v1.Media
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	0,   // 0: theclaw.registry.v1.Process.state:type_name -> theclaw.registry.v1.ProcessState
-	77,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	77,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	80,  // 1: theclaw.registry.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	80,  // 2: theclaw.registry.v1.Process.ended_at:type_name -> google.protobuf.Timestamp
 	10,  // 3: theclaw.registry.v1.RecordProcessRequest.process:type_name -> theclaw.registry.v1.Process
 	10,  // 4: theclaw.registry.v1.RecordProcessResponse.process:type_name -> theclaw.registry.v1.Process
 	10,  // 5: theclaw.registry.v1.ListProcessesResponse.processes:type_name -> theclaw.registry.v1.Process
@@ -7488,155 +7766,159 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	4,   // 7: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	3,   // 8: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	15,  // 9: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	78,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	77,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	79,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
-	17,  // 13: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	78,  // 14: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	78,  // 15: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	80,  // 16: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	81,  // 17: theclaw.registry.v1.PendingEvent.command:type_name -> theclaw.registry.v1.ChatCommand
-	19,  // 18: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	5,   // 19: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	78,  // 20: theclaw.registry.v1.OpenBatchResponse.queue_debounce:type_name -> google.protobuf.Duration
-	17,  // 21: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 22: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	44,  // 23: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	78,  // 24: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	78,  // 25: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	38,  // 26: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	37,  // 27: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
-	36,  // 28: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
-	36,  // 29: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
-	82,  // 30: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	32,  // 31: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
-	78,  // 32: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
-	33,  // 33: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
-	34,  // 34: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
-	35,  // 35: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
-	31,  // 36: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
-	27,  // 37: theclaw.registry.v1.TurnConfig.sandbox:type_name -> theclaw.registry.v1.Sandbox
-	29,  // 38: theclaw.registry.v1.TurnConfig.elevated:type_name -> theclaw.registry.v1.Elevated
-	30,  // 39: theclaw.registry.v1.TurnConfig.external_guard:type_name -> theclaw.registry.v1.ExternalGuard
-	25,  // 40: theclaw.registry.v1.TurnConfig.programs:type_name -> theclaw.registry.v1.ProgramTools
-	5,   // 41: theclaw.registry.v1.TurnConfig.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	24,  // 42: theclaw.registry.v1.TurnConfig.blocks:type_name -> theclaw.registry.v1.ReplyBlocks
-	83,  // 43: theclaw.registry.v1.TurnConfig.hooks:type_name -> theclaw.registry.v1.Hook
-	78,  // 44: theclaw.registry.v1.ReplyBlocks.idle:type_name -> google.protobuf.Duration
-	26,  // 45: theclaw.registry.v1.ProgramTools.list:type_name -> theclaw.registry.v1.ProgramTool
-	82,  // 46: theclaw.registry.v1.ProgramTools.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	78,  // 47: theclaw.registry.v1.ProgramTool.timeout:type_name -> google.protobuf.Duration
-	28,  // 48: theclaw.registry.v1.Sandbox.docker:type_name -> theclaw.registry.v1.DockerSandbox
-	73,  // 49: theclaw.registry.v1.DockerSandbox.env:type_name -> theclaw.registry.v1.DockerSandbox.EnvEntry
-	78,  // 50: theclaw.registry.v1.DockerSandbox.prune_idle:type_name -> google.protobuf.Duration
-	78,  // 51: theclaw.registry.v1.DockerSandbox.prune_max_age:type_name -> google.protobuf.Duration
-	82,  // 52: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
-	74,  // 53: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
-	75,  // 54: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
-	76,  // 55: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
-	78,  // 56: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
-	78,  // 57: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
-	78,  // 58: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
-	78,  // 59: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	78,  // 60: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
-	78,  // 61: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
-	8,   // 62: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	7,   // 63: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	78,  // 64: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	80,  // 65: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	16,  // 66: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	80,  // 67: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	42,  // 68: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	23,  // 69: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	78,  // 70: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	39,  // 71: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	41,  // 72: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	50,  // 73: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
-	81,  // 74: theclaw.registry.v1.BeginTurnResponse.command:type_name -> theclaw.registry.v1.ChatCommand
-	78,  // 75: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	77,  // 76: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	78,  // 77: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	16,  // 78: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	44,  // 79: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	17,  // 80: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	20,  // 81: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	47,  // 82: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	84,  // 83: theclaw.registry.v1.Saying.file:type_name -> theclaw.registry.v1.Media
-	16,  // 84: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	1,   // 85: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	16,  // 86: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	17,  // 87: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	44,  // 88: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	1,   // 89: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	9,   // 90: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	77,  // 91: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	77,  // 92: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	77,  // 93: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 94: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	1,   // 95: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	77,  // 96: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	77,  // 97: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	77,  // 98: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	77,  // 99: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	15,  // 100: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	16,  // 101: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	52,  // 102: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	45,  // 103: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	81,  // 104: theclaw.registry.v1.Turn.command:type_name -> theclaw.registry.v1.ChatCommand
-	78,  // 105: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	53,  // 106: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	1,   // 107: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	53,  // 108: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	77,  // 109: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	15,  // 110: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	63,  // 111: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	8,   // 112: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	15,  // 113: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	78,  // 114: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	40,  // 115: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17,  // 116: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	39,  // 117: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	40,  // 118: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	39,  // 119: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	40,  // 120: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	41,  // 121: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	23,  // 122: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	17,  // 123: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	18,  // 124: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	22,  // 125: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	46,  // 126: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	49,  // 127: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	54,  // 128: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	56,  // 129: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	62,  // 130: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	58,  // 131: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	71,  // 132: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	60,  // 133: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	65,  // 134: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	67,  // 135: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	69,  // 136: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
-	11,  // 137: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
-	13,  // 138: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
-	21,  // 139: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	43,  // 140: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	48,  // 141: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	51,  // 142: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	55,  // 143: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	57,  // 144: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	64,  // 145: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	59,  // 146: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	72,  // 147: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	61,  // 148: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	66,  // 149: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	68,  // 150: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	70,  // 151: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
-	12,  // 152: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
-	14,  // 153: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
-	139, // [139:154] is the sub-list for method output_type
-	124, // [124:139] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	81,  // 10: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	80,  // 11: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	82,  // 12: theclaw.registry.v1.Step.exec_use:type_name -> theclaw.registry.v1.ExecUse
+	17,  // 13: theclaw.registry.v1.Step.transcript:type_name -> theclaw.registry.v1.Transcript
+	18,  // 14: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	81,  // 15: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	81,  // 16: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	83,  // 17: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	84,  // 18: theclaw.registry.v1.PendingEvent.command:type_name -> theclaw.registry.v1.ChatCommand
+	20,  // 19: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	5,   // 20: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	81,  // 21: theclaw.registry.v1.OpenBatchResponse.queue_debounce:type_name -> google.protobuf.Duration
+	18,  // 22: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	21,  // 23: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	47,  // 24: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	81,  // 25: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	81,  // 26: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	41,  // 27: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	40,  // 28: theclaw.registry.v1.TurnConfig.tool_layers:type_name -> theclaw.registry.v1.ToolLayer
+	39,  // 29: theclaw.registry.v1.TurnConfig.web_fetch:type_name -> theclaw.registry.v1.WebLimits
+	39,  // 30: theclaw.registry.v1.TurnConfig.http:type_name -> theclaw.registry.v1.WebLimits
+	85,  // 31: theclaw.registry.v1.TurnConfig.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	35,  // 32: theclaw.registry.v1.TurnConfig.processes:type_name -> theclaw.registry.v1.ProcessLimits
+	81,  // 33: theclaw.registry.v1.TurnConfig.question_timeout:type_name -> google.protobuf.Duration
+	36,  // 34: theclaw.registry.v1.TurnConfig.web_search:type_name -> theclaw.registry.v1.WebSearch
+	37,  // 35: theclaw.registry.v1.TurnConfig.secrets:type_name -> theclaw.registry.v1.Secret
+	38,  // 36: theclaw.registry.v1.TurnConfig.tool_limits:type_name -> theclaw.registry.v1.ToolLimits
+	34,  // 37: theclaw.registry.v1.TurnConfig.mcp:type_name -> theclaw.registry.v1.McpServer
+	30,  // 38: theclaw.registry.v1.TurnConfig.sandbox:type_name -> theclaw.registry.v1.Sandbox
+	32,  // 39: theclaw.registry.v1.TurnConfig.elevated:type_name -> theclaw.registry.v1.Elevated
+	33,  // 40: theclaw.registry.v1.TurnConfig.external_guard:type_name -> theclaw.registry.v1.ExternalGuard
+	28,  // 41: theclaw.registry.v1.TurnConfig.programs:type_name -> theclaw.registry.v1.ProgramTools
+	5,   // 42: theclaw.registry.v1.TurnConfig.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	27,  // 43: theclaw.registry.v1.TurnConfig.blocks:type_name -> theclaw.registry.v1.ReplyBlocks
+	26,  // 44: theclaw.registry.v1.TurnConfig.parts:type_name -> theclaw.registry.v1.ReplyParts
+	86,  // 45: theclaw.registry.v1.TurnConfig.hooks:type_name -> theclaw.registry.v1.Hook
+	25,  // 46: theclaw.registry.v1.TurnConfig.transcribe:type_name -> theclaw.registry.v1.Transcribe
+	81,  // 47: theclaw.registry.v1.Transcribe.timeout:type_name -> google.protobuf.Duration
+	81,  // 48: theclaw.registry.v1.ReplyBlocks.idle:type_name -> google.protobuf.Duration
+	29,  // 49: theclaw.registry.v1.ProgramTools.list:type_name -> theclaw.registry.v1.ProgramTool
+	85,  // 50: theclaw.registry.v1.ProgramTools.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	81,  // 51: theclaw.registry.v1.ProgramTool.timeout:type_name -> google.protobuf.Duration
+	31,  // 52: theclaw.registry.v1.Sandbox.docker:type_name -> theclaw.registry.v1.DockerSandbox
+	76,  // 53: theclaw.registry.v1.DockerSandbox.env:type_name -> theclaw.registry.v1.DockerSandbox.EnvEntry
+	81,  // 54: theclaw.registry.v1.DockerSandbox.prune_idle:type_name -> google.protobuf.Duration
+	81,  // 55: theclaw.registry.v1.DockerSandbox.prune_max_age:type_name -> google.protobuf.Duration
+	85,  // 56: theclaw.registry.v1.Elevated.exec:type_name -> theclaw.registry.v1.ExecPolicy
+	77,  // 57: theclaw.registry.v1.McpServer.env:type_name -> theclaw.registry.v1.McpServer.EnvEntry
+	78,  // 58: theclaw.registry.v1.McpServer.headers:type_name -> theclaw.registry.v1.McpServer.HeadersEntry
+	79,  // 59: theclaw.registry.v1.McpServer.classes:type_name -> theclaw.registry.v1.McpServer.ClassesEntry
+	81,  // 60: theclaw.registry.v1.McpServer.timeout:type_name -> google.protobuf.Duration
+	81,  // 61: theclaw.registry.v1.ProcessLimits.max_age:type_name -> google.protobuf.Duration
+	81,  // 62: theclaw.registry.v1.ProcessLimits.yield:type_name -> google.protobuf.Duration
+	81,  // 63: theclaw.registry.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	81,  // 64: theclaw.registry.v1.ToolLimits.output_keep_age:type_name -> google.protobuf.Duration
+	81,  // 65: theclaw.registry.v1.WebLimits.timeout:type_name -> google.protobuf.Duration
+	8,   // 66: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	7,   // 67: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	81,  // 68: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	83,  // 69: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	16,  // 70: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	83,  // 71: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	45,  // 72: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	24,  // 73: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	81,  // 74: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	42,  // 75: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	44,  // 76: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	53,  // 77: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	84,  // 78: theclaw.registry.v1.BeginTurnResponse.command:type_name -> theclaw.registry.v1.ChatCommand
+	81,  // 79: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	80,  // 80: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	81,  // 81: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	16,  // 82: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	47,  // 83: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	18,  // 84: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	21,  // 85: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	50,  // 86: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	87,  // 87: theclaw.registry.v1.Saying.file:type_name -> theclaw.registry.v1.Media
+	16,  // 88: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	1,   // 89: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	16,  // 90: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	18,  // 91: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	47,  // 92: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	1,   // 93: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	9,   // 94: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	80,  // 95: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	80,  // 96: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	80,  // 97: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 98: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	1,   // 99: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	80,  // 100: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	80,  // 101: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	80,  // 102: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	80,  // 103: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	15,  // 104: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	16,  // 105: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	55,  // 106: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	48,  // 107: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	84,  // 108: theclaw.registry.v1.Turn.command:type_name -> theclaw.registry.v1.ChatCommand
+	81,  // 109: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	56,  // 110: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	1,   // 111: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	56,  // 112: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	80,  // 113: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	15,  // 114: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	66,  // 115: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	8,   // 116: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	15,  // 117: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	81,  // 118: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	43,  // 119: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	18,  // 120: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	42,  // 121: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	43,  // 122: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	42,  // 123: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	43,  // 124: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	44,  // 125: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	24,  // 126: theclaw.registry.v1.GetTurnConfigResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	18,  // 127: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	19,  // 128: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	23,  // 129: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	49,  // 130: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	52,  // 131: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	57,  // 132: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	59,  // 133: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	65,  // 134: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	61,  // 135: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	74,  // 136: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	63,  // 137: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	68,  // 138: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	70,  // 139: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	72,  // 140: theclaw.registry.v1.TurnService.GetTurnConfig:input_type -> theclaw.registry.v1.GetTurnConfigRequest
+	11,  // 141: theclaw.registry.v1.TurnService.RecordProcess:input_type -> theclaw.registry.v1.RecordProcessRequest
+	13,  // 142: theclaw.registry.v1.TurnService.ListProcesses:input_type -> theclaw.registry.v1.ListProcessesRequest
+	22,  // 143: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	46,  // 144: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	51,  // 145: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	54,  // 146: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	58,  // 147: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	60,  // 148: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	67,  // 149: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	62,  // 150: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	75,  // 151: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	64,  // 152: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	69,  // 153: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	71,  // 154: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	73,  // 155: theclaw.registry.v1.TurnService.GetTurnConfig:output_type -> theclaw.registry.v1.GetTurnConfigResponse
+	12,  // 156: theclaw.registry.v1.TurnService.RecordProcess:output_type -> theclaw.registry.v1.RecordProcessResponse
+	14,  // 157: theclaw.registry.v1.TurnService.ListProcesses:output_type -> theclaw.registry.v1.ListProcessesResponse
+	143, // [143:158] is the sub-list for method output_type
+	128, // [128:143] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -7654,7 +7936,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   67,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
