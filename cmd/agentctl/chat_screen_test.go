@@ -89,7 +89,7 @@ func TestChatScreens(t *testing.T) {
 		{name: "a long answer", do: then(keys("C-o"), say("the long")), see: []string{"wrapped at a blank.", "The end of it", "tokens in"}},
 		{name: "a long answer, a page up", do: keys("PPage"), see: []string{"wider than eighty columns", "more lines below (PgDn, Ctrl-End)"}},
 		{name: "code, a URL and a wide table", do: then(keys("C-Home"), shows("you: 2*3*4 = *x*", "more lines below"), keys("C-End"), say("all of it")), see: []string{"First", "──┼──", "22\n", "1. one\n   ☑ an item", "│ A quote", "The last line.", "tokens in"}},
-		{name: "the help", do: say("/help"), see: []string{"  /help            this text\n", "  /quit, /exit     leave, also without the slash; the current run continues\n", "  //TEXT           send /TEXT to the agent"}},
+		{name: "the help", do: say("/help"), see: []string{"  /help              this text\n", "  /quit, /exit       leave, also without the slash; the current run continues\n", "  //TEXT             send /TEXT to the agent"}},
 		{name: "text of more lines", do: then(keys("-l", "first line"), keys("C-j"), keys("-l", strings.Repeat("a long line is wrapped, ", 10)), keys("C-j"), keys("-l", "last 行")), see: []string{"> first line\n", "  a long line"}, input: "  last 行"},
 		{name: "pasted text of many lines", do: func(m tmux) {
 			m.t.Helper()

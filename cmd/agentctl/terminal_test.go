@@ -93,6 +93,9 @@ func agentOf(t *testing.T, home string) {
 	if _, err := e.Agents().CreateAgent(t.Context(), &registry.CreateAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := e.Agents().SetAgentConfig(t.Context(), &registry.SetAgentConfigRequest{AgentId: "a1", Key: "reasoning_default", Value: "stream"}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := e.Agents().StartAgent(t.Context(), &registry.StartAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +173,8 @@ func TestChatStreams(t *testing.T) {
 	m.shows("▾ thought for", "┆ a tool is needed here", "▾ exec", "┆ $ echo from-the-tool", "┆ # to see", "┆ from-the-tool")
 	m.do("send-keys", "C-o")
 	m.hides("┆", "▾")
+	m.do("send-keys", "/reasoning off", "Enter")
+	m.shows("reasoning: off, from the next message on, in this conversation")
 
 	m.do("send-keys", "hang", "Enter")
 	m.shows("a1: this never ends", "Ctrl-C ends it")

@@ -18,8 +18,7 @@ var commands = []struct{ names, args, what string }{
 	{"status usage", "", "the agent and this session; its tokens and their cost"},
 	{"stop abort", "", "stop the current run"},
 	{"approve deny", "", "answer the command that waits for you; also y, n, always"},
-	{"explain", "", "what happened to the last message, step by step"},
-	{"memory", "", "what the agent has written down"},
+	{"explain memory", "", "the last message, step by step; what the agent wrote down"},
 	{"compact", "", "digest this conversation into the memory now"},
 	{"model", "[NAME]", "which model answers here; with a name, another one"},
 	{"think", "[LEVEL]", "how it thinks; with off, adaptive or a number, otherwise"},
@@ -40,23 +39,23 @@ func names() (all []string) {
 
 // The keys, below the commands; each line fits 80 columns.
 const (
-	screenKeys = `Enter            send; Alt-Enter, Ctrl-J, or \ and Enter: another line
-Up, Down         earlier messages; Tab completes a command
-Ctrl-C           end the run, then clear the line, then leave; Ctrl-D leaves
-Ctrl-O           open or fold all thoughts and tools; a click, one
-PgUp, PgDn       scroll, as the wheel does; Ctrl-Home, Ctrl-End: to the ends
-Shift and mouse  select text
-//TEXT           send /TEXT to the agent; //quit sends quit`
-	plainKeys = `Enter            send; y or n answers a question of the agent
-Ctrl-C           abort the run and exit; Ctrl-D exits
-//TEXT           send /TEXT to the agent; //quit sends quit`
+	screenKeys = `Enter              send; Alt-Enter, Ctrl-J, or \ and Enter: another line
+Up, Down           earlier messages; Tab completes a command
+Ctrl-C             end the run, then clear the line, then leave; Ctrl-D leaves
+Ctrl-O             open or fold all thoughts and tools; a click, one
+PgUp, PgDn         scroll, as the wheel does; Ctrl-Home, Ctrl-End: to the ends
+Shift and mouse    select text
+//TEXT             send /TEXT to the agent; //quit sends quit`
+	plainKeys = `Enter              send; y or n answers a question of the agent
+Ctrl-C             abort the run and exit; Ctrl-D exits
+//TEXT             send /TEXT to the agent; //quit sends quit`
 )
 
 func help(keys string) string {
 	var b strings.Builder
 	for _, c := range commands {
 		name := "/" + strings.ReplaceAll(c.names, " ", ", /")
-		fmt.Fprintf(&b, "%-17s%s\n", strings.TrimSpace(name+" "+c.args), c.what)
+		fmt.Fprintf(&b, "%-19s%s\n", strings.TrimSpace(name+" "+c.args), c.what)
 	}
 	return b.String() + "\n" + keys
 }

@@ -230,7 +230,7 @@ const (
 	RunStream_RUN_STREAM_LIFECYCLE RunStream = 1
 	// RUN_STREAM_ASSISTANT is a piece of the reply.
 	RunStream_RUN_STREAM_ASSISTANT RunStream = 2
-	// RUN_STREAM_REASONING is a piece of the model's reasoning.
+	// RUN_STREAM_REASONING is a piece of the model's reasoning, where the conversation shows it.
 	RunStream_RUN_STREAM_REASONING RunStream = 3
 	// RUN_STREAM_TOOL is a tool's start, update or result.
 	RunStream_RUN_STREAM_TOOL RunStream = 4
