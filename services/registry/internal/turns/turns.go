@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
@@ -192,7 +193,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if err != nil {
 			return nil, err
 		}
-		out.Tail = append(append(out.Tail, wire.Events(said)...), wire.Events(transcripts)...)
+		out.Tail = slices.Concat(out.GetTail(), wire.Events(said), wire.Events(transcripts))
 		if out.Unanswered, err = s.unanswered(ctx, r, b.Tail); err != nil {
 			return nil, err
 		}

@@ -116,7 +116,9 @@ func (s *Transcriptions) read(r *http.Request) (file Audio, refused *Step) {
 	if r.Header.Get("Authorization") != "Bearer "+s.key {
 		return fail(http.StatusUnauthorized, "Incorrect API key provided", "invalid_api_key")
 	}
-	if err := r.ParseMultipartForm(64 << 20); err != nil {
+	const most = 64 << 20
+	r.Body = http.MaxBytesReader(nil, r.Body, most)
+	if err := r.ParseMultipartForm(most); err != nil {
 		return fail(http.StatusBadRequest, "Could not parse multipart form", "")
 	}
 	file.Model = r.PostFormValue("model")
