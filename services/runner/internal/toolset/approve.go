@@ -40,12 +40,11 @@ func Ask(ctx context.Context, a Approvals, c Call, req *registrypb.RequestApprov
 	if a == nil {
 		return nil, ErrRefused
 	}
-	req.Wait = durationpb.New(AnswerWait)
 	end, closed := WaitInterrupted, func(string) {}
 	defer func() { closed(end) }()
 	for waits := false; ; {
 		r, err := registrycall.Call(ctx, c.Place.Trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
-			ctx, cancel := context.WithTimeout(ctx, AnswerWait+AnswerTimeout)
+			ctx, cancel := context.WithTimeout(ctx, req.GetWait().AsDuration()+AnswerTimeout)
 			defer cancel()
 			return a.RequestApproval(ctx, req)
 		})
@@ -58,7 +57,8 @@ func Ask(ctx context.Context, a Approvals, c Call, req *registrypb.RequestApprov
 		}
 		switch a := r.GetApproval(); {
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_PENDING:
-			if !waits {
+			if !waits { // the first call does not wait: clients learn at once that the turn does
+				req.Wait = durationpb.New(AnswerWait)
 				waits, closed = true, c.Prompted(Prompt{Kind: PromptApproval, ID: a.GetApprovalId(), Text: cmp.Or(req.GetSummary(), req.GetCommand())})
 			}
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED && a.GetDigest() == req.GetDigest():

@@ -118,7 +118,7 @@ func (s *Transcriptions) read(r *http.Request) (file Audio, refused *Step) {
 	}
 	const most = 64 << 20
 	r.Body = http.MaxBytesReader(nil, r.Body, most)
-	if err := r.ParseMultipartForm(most); err != nil {
+	if err := r.ParseMultipartForm(most); err != nil { //nolint:gosec // the body is bounded
 		return fail(http.StatusBadRequest, "Could not parse multipart form", "")
 	}
 	file.Model = r.PostFormValue("model")
