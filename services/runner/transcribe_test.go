@@ -272,7 +272,7 @@ func TestVoiceMessagesByCommand(t *testing.T) {
 }
 
 // S3-103: what was said in messages before, that have no answer, is known to the next turn: it is not paid for again where
-// their turns have had it transcribed, and transcribed where they have not.
+// their turns have had it transcribed, and transcribed where they have not. A message that is sent again is paid for once.
 func TestVoiceMessagesWithoutAnswer(t *testing.T) {
 	script := modeltest.New(t, modeltest.Fail(401, "no"), modeltest.Fail(401, "no"), modeltest.Say("fine"))
 	w, ears := listening(t, modeltest.Key, script, modeltest.Say("number one"), modeltest.Say("number two"))
@@ -280,14 +280,18 @@ func TestVoiceMessagesWithoutAnswer(t *testing.T) {
 	want(t, w, w.Await(t, "a1", push(t, w, message(t, "", store(t, w.Media, "a1", "voice", "voice.ogg", "OggS one")))), dead, "")
 	w.Set(t, "a1", "media.transcribe", "{provider: ears}")
 	want(t, w, w.Await(t, "a1", push(t, w, message(t, "", store(t, w.Media, "a1", "voice", "voice.ogg", "OggS two")))), dead, "")
-	third := w.Await(t, "a1", push(t, w, message(t, "hello?")))
+	again, err := w.Turns.RetryTurn(t.Context(), &registrypb.RetryTurnRequest{AgentId: "a1", InboxId: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := w.Await(t, "a1", again.GetInboxId())
 	want(t, w, third, replied, "fine")
 	text := script.Requests()[2].Chat.Text()
 	if one, two := strings.Index(text, "> number one"), strings.Index(text, "> number two"); one < 0 || two < one {
 		t.Errorf("the model reads %q", text)
 	}
-	if files := ears.Files(); len(files) != 2 || len(transcribed(third)) != 0 {
-		t.Errorf("%d files, and the last turn has %v", len(files), transcribed(third))
+	if got := strings.Join(transcribed(third), ", "); len(ears.Files()) != 2 || got != "transcribe:1 an earlier message true false" || strings.Count(text, "> number two") != 2 {
+		t.Errorf("%d files, and the last turn has %s", len(ears.Files()), got)
 	}
 }
 

@@ -19,6 +19,11 @@
 // result before it is journaled, so at most the first one without a result can have
 // begun.
 //
+// What is said in files of the messages is made into text before the first round, where the
+// settings say by what (transcribe:i). The text is an event of the conversation, written with
+// its step, which this turn and later ones read. A file that cannot be made into text fails no
+// turn.
+//
 // Messages that are merged into a turn are a row of the journal before the call that
 // sees them.
 //

@@ -54,19 +54,21 @@ func (t *turn) transcribeFiles(ctx context.Context, event int64, source, content
 // transcribe has the text of one file made, and journals it with the event that holds it. A call that was begun before a
 // crash is made again: its text was not recorded.
 func (t *turn) transcribe(ctx context.Context, c *registrypb.Transcribe, event int64, a prompt.Attachment) error {
-	by, program := c.GetProvider()+"/"+c.GetModel(), len(c.GetCommand()) > 0
-	if program {
-		by = filepath.Base(c.GetCommand()[0])
+	by, program, listen := c.GetProvider()+"/"+c.GetModel(), false, t.askTranscriber
+	switch text, known := t.transcriptOf(a); {
+	case known:
+		by, program = "an earlier message", true
+		listen = func(context.Context, *registrypb.Transcribe, *registrypb.Step, prompt.Attachment, time.Duration) (string, error) {
+			return text, nil
+		}
+	case len(c.GetCommand()) > 0:
+		by, program, listen = filepath.Base(c.GetCommand()[0]), true, t.runTranscriber
 	}
 	row := t.steps.Transcript(event, a.SHA256(), a.Path(), by, program)
 	if err := t.steps.Write(ctx, nil, row); err != nil {
 		return err
 	}
 	begun := time.Now()
-	listen := t.askTranscriber
-	if program {
-		listen = t.runTranscriber
-	}
 	text, why := listen(ctx, c, row, a, min(c.GetTimeout().AsDuration(), t.left()/transcribeShare))
 	switch {
 	case ctx.Err() != nil:
@@ -97,6 +99,18 @@ func (t *turn) transcribe(ctx context.Context, c *registrypb.Transcribe, event i
 		Content: thread.Transcript{Event: event, SHA256: out.GetSha256(), Text: out.GetText(), Error: out.GetError()}.Content(),
 	})
 	return nil
+}
+
+// transcriptOf is the text of the same file in an earlier message, as of one that was sent again after it was dead.
+func (t *turn) transcriptOf(a prompt.Attachment) (text string, known bool) {
+	for _, list := range memory.TranscriptsOf(t.begun.GetTail()) {
+		for _, k := range list {
+			if k.SHA256 == a.SHA256() && k.Error == "" {
+				return k.Text, true
+			}
+		}
+	}
+	return "", false
 }
 
 // transcriptText is a transcript as it is recorded: bounded, without control characters and marks of direction.

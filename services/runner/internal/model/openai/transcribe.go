@@ -36,8 +36,9 @@ var _ model.Driver = Transcriber{}
 // Transcriber returns that of a file.
 func (d *Driver) Transcriber(a Audio) Transcriber { return Transcriber{d, a} }
 
-// Name is the name of the provider.
-func (t Transcriber) Name() string { return t.driver.Name() }
+// Name is that of the provider and of what it does: this endpoint may fail while its models answer, so that calls of one
+// must not hold back those of the other.
+func (t Transcriber) Name() string { return t.driver.Name() + " (transcripts)" }
 
 // Generate makes one call. The text of the response is the transcript, and may be empty.
 func (t Transcriber) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {

@@ -32,7 +32,7 @@ func TestTranscriber(t *testing.T) {
 			c.audio.Data = []byte("OggS\r\n--boundary\x00")
 			tr := newDriver(t, openai.Config{BaseURL: server.URL(), APIKey: modeltest.Key}).Transcriber(c.audio)
 			got, err := tr.Generate(t.Context(), model.Request{Model: "whisper-1"}, nil)
-			if err != nil || got.Text != "Call me back.\uFFFD" || got.Model != "whisper-1" || tr.Name() != "test" {
+			if err != nil || got.Text != "Call me back.\uFFFD" || got.Model != "whisper-1" || tr.Name() != "test (transcripts)" {
 				t.Errorf("%+v, %v", got, err)
 			}
 			files := server.Files()
