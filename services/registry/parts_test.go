@@ -87,7 +87,7 @@ func testReplyParts(t *testing.T, o backendtest.Options) {
 	}
 }
 
-// S4-40, S1-48: /verbose and /reasoning hold in their conversation, over the settings, until they are as the settings
+// S4-40, S1-48, S1-07: /verbose and /reasoning hold in their conversation, over the settings, until they are as the settings
 // say again; who has a part of the effect is told.
 func TestVerboseAndReasoning(t *testing.T) { backendtest.Each(t, testVerboseAndReasoning) }
 

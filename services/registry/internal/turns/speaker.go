@@ -34,6 +34,9 @@ func fromOwner(set *agentdir.Agent, from string) bool { return source.IsOwner(fr
 
 // owners are the owners of a home in a fixed order, so that the prompts of all turns have the same bytes.
 func owners(set *agentdir.Agent) []string {
+	if len(set.Owners) == 0 {
+		return nil
+	}
 	return slices.Compact(slices.Sorted(slices.Values(set.Owners)))
 }
 
@@ -75,20 +78,22 @@ const verboseNames = "names"
 // the text alone: a console follows the run, and another agent would take the rest for words of this one.
 func setParts(c *registryv1.TurnConfig, set *agentdir.Agent, from string, sent, console bool) {
 	p := c.GetParts()
-	switch {
-	case sent && reads(set, from):
-	case sent && p.GetVerbose() != config.VerboseOff:
-		p.Verbose = verboseNames
-	default:
-		p.Verbose = config.VerboseOff
-	}
-	if p.GetReasoning() == config.ReasoningBlock && !(sent && reads(set, from)) {
-		p.Reasoning = config.ReasoningOff
-		if console {
-			p.Reasoning = config.ReasoningStream
+	if p.GetVerbose() != config.VerboseOff || p.GetReasoning() == config.ReasoningBlock {
+		all := sent && reads(set, from)
+		switch {
+		case !sent:
+			p.Verbose = config.VerboseOff
+		case !all && p.GetVerbose() != config.VerboseOff:
+			p.Verbose = verboseNames
+		}
+		if p.GetReasoning() == config.ReasoningBlock && !all {
+			p.Reasoning = config.ReasoningOff
+			if console {
+				p.Reasoning = config.ReasoningStream
+			}
 		}
 	}
 	if !sent || p.GetVerbose() != config.VerboseOff || p.GetReasoning() == config.ReasoningBlock {
-		c.Blocks = nil // what precedes the text is known at its end
+		c.Blocks = nil // there is no person to send them to, or what precedes the text is known at its end
 	}
 }

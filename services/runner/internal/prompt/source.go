@@ -106,6 +106,9 @@ func (conversation) Parts(s *Scope) []Part {
 type owners struct{}
 
 func (owners) Parts(s *Scope) []Part {
+	if len(s.Owners) == 0 {
+		return nil
+	}
 	return []Part{{Name: "owners", Stable: true, Text: ownersText(s), Why: "they may decide for the agent"}}
 }
 

@@ -101,7 +101,7 @@ const maxOwners = 32
 // prompts of owners' messages alone: a guest can persuade a model to repeat its prompt, and on some platforms an id is a
 // phone number. No right depends on this text: the registry decides what an owner may do.
 func ownersText(s *Scope) string {
-	if len(s.Owners) == 0 || s.Inbound.Source == "" {
+	if s.Inbound.Source == "" {
 		return ""
 	}
 	if !source.IsOwner(s.Inbound.Source, s.Owners) {
