@@ -104,7 +104,7 @@ var seeds = []seed{
 		o.Prompts = []invariant.Prompt{{Agent: "a1", Thread: "t", Peer: "bob", Text: "I like mango"}, {Agent: "a1", Thread: "t", Peer: "eve", Text: "he likes mango"}}
 	}, want: "a prompt holds a text of a1"},
 	{invariant: "I15", name: "a secret in a log", change: func(t *testing.T, h layout.Home, o *invariant.Options) {
-		o.Secrets = []string{`hunter"2"`, "absent"}
+		o.Secrets = []string{`hunter"2"`, "a secret that no file holds"}
 		write(t, filepath.Join(h.AgentDir("a1"), "logs", "x.log"), strings.Repeat("x", 1<<18)+`{"key":"hunter\"2\""}`)
 	}, want: "x.log holds a secret"},
 	{invariant: "I15", name: "a secret in the metrics", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {
