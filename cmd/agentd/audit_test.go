@@ -80,15 +80,19 @@ func (a *audit) invariants() {
 			o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: m.agent, Key: m.key(), IDs: []int64{m.id}})
 		}
 	}
-	found, _, err := invariant.Check(a.Context(), layout.At(a.site.Home), o)
+	for _, v := range violations(a, a.site.Home, o) {
+		finding(a, &a.violations, "%s", v)
+	}
+}
+
+// violations are what is wrong with a home, without warnings.
+func violations(t testing.TB, home string, o invariant.Options) []invariant.Finding {
+	t.Helper()
+	found, _, err := invariant.Check(t.Context(), layout.At(home), o)
 	if err != nil {
-		a.Errorf("check invariants: %v", err)
+		t.Errorf("check invariants: %v", err)
 	}
-	for _, f := range found {
-		if f.Severity == invariant.Violation {
-			finding(a, &a.violations, "%s", f)
-		}
-	}
+	return slices.DeleteFunc(found, func(f invariant.Finding) bool { return f.Severity != invariant.Violation })
 }
 
 // ended tells whether a message has the one account it should have (I1, I3).

@@ -21,7 +21,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
@@ -517,12 +516,8 @@ func (s *channelSite) audit(p *world.Process) (f channelFigures) {
 	if strings.Contains(p.Log(), refusedText) {
 		finding(s.t, &f.refusedIn, "the log has the text of a refused person")
 	}
-	found, _, err := invariant.Check(s.t.Context(), layout.At(s.Home), invariant.Options{Live: true, Drained: true})
-	check(s.t, err)
-	for _, v := range found {
-		if v.Severity == invariant.Violation {
-			finding(s.t, &f.violations, "%s", v)
-		}
+	for _, v := range violations(s.t, s.Home, invariant.Options{Live: true, Drained: true}) {
+		finding(s.t, &f.violations, "%s", v)
 	}
 	return f
 }

@@ -10,13 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/testing/world"
@@ -102,10 +100,8 @@ func TestKilledWithPostedFiles(t *testing.T) {
 			if len(names) != len(contents) {
 				t.Errorf("%q", names)
 			}
-			found, _, err := invariant.Check(t.Context(), layout.At(site.Home), invariant.Options{Live: true})
-			check(t, err)
-			if slices.ContainsFunc(found, func(f invariant.Finding) bool { return f.Severity == invariant.Violation }) {
-				t.Errorf("%v", found)
+			for _, v := range violations(t, site.Home, invariant.Options{Live: true}) {
+				t.Errorf("%s", v)
 			}
 		})
 	}

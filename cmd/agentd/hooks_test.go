@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/testing/world"
@@ -100,12 +99,8 @@ func TestKilledWithHooks(t *testing.T) {
 				t.Errorf("Bob sees %q, recorded is %q", got, d.Text)
 			}
 			twice += len(got) - 1
-			found, _, err := invariant.Check(t.Context(), layout.At(site.Home), invariant.Options{Live: true, Drained: true})
-			check(t, err)
-			for _, f := range found {
-				if f.Severity == invariant.Violation {
-					t.Errorf("%s", f)
-				}
+			for _, v := range violations(t, site.Home, invariant.Options{Live: true, Drained: true}) {
+				t.Errorf("%s", v)
 			}
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/testing/world"
@@ -88,12 +87,8 @@ func TestKilledInMessageTool(t *testing.T) {
 			if len(stored) != 2 {
 				t.Errorf("%v", stored)
 			}
-			found, _, err := invariant.Check(t.Context(), layout.At(site.Home), invariant.Options{Live: true, Drained: true})
-			check(t, err)
-			for _, f := range found {
-				if f.Severity == invariant.Violation {
-					t.Errorf("%s", f)
-				}
+			for _, v := range violations(t, site.Home, invariant.Options{Live: true, Drained: true}) {
+				t.Errorf("%s", v)
 			}
 		})
 	}

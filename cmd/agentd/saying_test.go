@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -72,14 +71,8 @@ func TestKilledWhileItSpeaks(t *testing.T) {
 			if extra := len(keys) - len(parts); extra > 1 {
 				t.Errorf("%d parts arrived twice", extra)
 			}
-			found, _, err := invariant.Check(t.Context(), layout.At(site.Home), o)
-			if err != nil {
-				t.Error(err)
-			}
-			for _, f := range found {
-				if f.Severity == invariant.Violation {
-					t.Errorf("%s", f)
-				}
+			for _, v := range violations(t, site.Home, o) {
+				t.Errorf("%s", v)
 			}
 			kills++
 		})

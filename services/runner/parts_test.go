@@ -147,17 +147,7 @@ func TestVerboseOutlivesTheRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := w.sayAs(r, bobsSource, "hi")
-	s, err := r.StreamRun(t.Context(), &runnerpb.StreamRunRequest{AgentId: "a1", RunId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for said := ""; said != "never "; {
-		item, err := s.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		said = item.GetText()
-	}
+	w.hears(r, "a1", id, "never ")
 	r.stop()
 	r = w.runner(script)
 	if end := w.wait(r, "a1", id); end.GetText() != "done" {

@@ -119,17 +119,7 @@ func TestSessionStatusUsage(t *testing.T) {
 	priced := func(c *runner.Config) { c.ProvidersFile, c.Grace = file, time.Millisecond }
 	r := w.runner(nil, priced)
 	id := w.say(r, "a1", "hi")
-	s, err := r.StreamRun(t.Context(), &runnerpb.StreamRunRequest{AgentId: "a1", RunId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for said := ""; said != "never "; {
-		item, err := s.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		said = item.GetText()
-	}
+	w.hears(r, "a1", id, "never ")
 	r.stop()
 	r = w.runner(nil, priced)
 	if end := w.wait(r, "a1", id); end.GetText() != "done" {

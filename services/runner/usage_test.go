@@ -61,17 +61,7 @@ func TestUsageIsTheProvidersCount(t *testing.T) {
 	r.stop()
 	r = w.runner(script, func(c *runner.Config) { c.Grace, c.Backoff = time.Millisecond, time.Millisecond })
 	id := w.say(r, "a1", "hi")
-	s, err := r.StreamRun(t.Context(), &runnerpb.StreamRunRequest{AgentId: "a1", RunId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for said := ""; said != "never "; {
-		item, err := s.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		said = item.GetText()
-	}
+	w.hears(r, "a1", id, "never ")
 	r.stop() // in the middle of an answer
 	r = w.runner(script)
 	if end := w.wait(r, "a1", id); end.GetText() != "finished" || end.GetInputTokens() != 230 || end.GetOutputTokens() != 24 {

@@ -213,6 +213,22 @@ func (w *world) say(r *workshop, agent, text string) string {
 	return started.GetRunId()
 }
 
+// hears follows a run until it says a text.
+func (w *world) hears(r *workshop, agent, id, text string) {
+	w.t.Helper()
+	s, err := r.StreamRun(w.t.Context(), &runnerpb.StreamRunRequest{AgentId: agent, RunId: id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for said := ""; said != text; {
+		item, err := s.Recv()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		said = item.GetText()
+	}
+}
+
 func (w *world) wait(r *workshop, agent, id string) *runnerpb.WaitRunResponse {
 	w.t.Helper()
 	end, err := r.WaitRun(w.t.Context(), &runnerpb.WaitRunRequest{AgentId: agent, RunId: id})
