@@ -90,6 +90,10 @@ func TestKilledWithPostedFiles(t *testing.T) {
 				if err != nil || d.IsDir() {
 					return err
 				}
+				// The other file may be half written when the first one is stored. It has no name yet, and is removed later.
+				if b.label == "G2" && b.hit == 1 && strings.HasPrefix(path, ".media-") {
+					return nil
+				}
 				b, err := os.ReadFile(filepath.Join(site.Home, "agents/a1/media", path))
 				if sum := sha256.Sum256(b); filepath.Base(path) != hex.EncodeToString(sum[:]) {
 					t.Errorf("%s has %q", path, b)
