@@ -85,6 +85,16 @@ func (a *audit) invariants() {
 	}
 }
 
+// settled waits until no delivery of an agent is pending.
+func settled(ctx context.Context, site *world.Site, agent string) error {
+	for {
+		a, err := site.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: agent})
+		if err != nil || a.GetOutboundPending() == 0 {
+			return err
+		}
+	}
+}
+
 // violations are what is wrong with a home, without warnings.
 func violations(t testing.TB, home string, o invariant.Options) []invariant.Finding {
 	t.Helper()

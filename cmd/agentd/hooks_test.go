@@ -17,7 +17,6 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/internal/thread"
-	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // S1-40, S1-41: agentd is killed at each instant of two messages, of which a hook drops the first, and of the reply to
@@ -70,10 +69,8 @@ func TestKilledWithHooks(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			err = api.Wait(ctx, func() bool { return bob.calm() && len(bob.heard(7)) > 0 })
-			for pending := true; pending && err == nil; {
-				var a *registryv1.GetAgentStatusResponse
-				a, err = site.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: "a1"})
-				pending = a.GetOutboundPending() > 0
+			if err == nil {
+				err = settled(ctx, site, "a1")
 			}
 			if err != nil {
 				t.Fatalf("%v: %q; the log:\n%s", err, bob.heard(7), p.Log())

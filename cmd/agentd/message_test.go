@@ -48,10 +48,8 @@ func TestKilledInMessageTool(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				err := api.Wait(ctx, func() bool { return len(bob.heard(7)) >= n })
-				for pending := true; pending && err == nil; {
-					var a *registryv1.GetAgentStatusResponse
-					a, err = site.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: "a1"})
-					pending = a.GetOutboundPending() > 0
+				if err == nil {
+					err = settled(ctx, site, "a1")
 				}
 				if err != nil {
 					t.Fatalf("%v: %q; the log:\n%s", err, bob.heard(7), p.Log())
