@@ -149,6 +149,10 @@ func TestTranscriber(t *testing.T) {
 	if d, err := s.Transcriber("ears"); err != nil || d.Name() != "ears" || len(used) != 1 || used[0] != canary {
 		t.Errorf("%v, %v, keys %d", d, err, len(used))
 	}
+	named := load(t, "providers: {gemini: {api_key: 'env:KEY'}}", env("KEY", canary), "")
+	if d, err := named.Transcriber("google"); err != nil || d.Name() != "gemini" {
+		t.Errorf("by another name: %v, %v", d, err)
+	}
 	for name, want := range map[string]string{
 		"claude": "makes no text of speech", "off": "makes no text of speech", "offline": "makes no text of speech", "nosuch": "is not configured: describe it", "deepseek": "set DEEPSEEK_API_KEY",
 		"keyless": "NO is not set", "": "is not configured",

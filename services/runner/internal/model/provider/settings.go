@@ -262,7 +262,7 @@ func (s *Settings) driver(p Provider, newDriver makeDriver) (model.Driver, error
 
 // Transcriber returns the driver of a provider whose endpoint may make text of speech. Errors are as those of Resolve.
 func (s *Settings) Transcriber(providerName string) (*openai.Driver, error) {
-	p, ok := s.providers[providerName]
+	p, ok := s.find(providerName)
 	if !ok && providerName != offline.Name {
 		return nil, notConfigured(providerName)
 	}
