@@ -91,9 +91,11 @@ func (t *turn) merged(ctx context.Context, round int, open bool) ([]model.Messag
 			return nil, err
 		}
 	}
-	transcripts := memory.TranscriptsOf(t.begun.GetTail())
-	for i := range list {
-		list[i].Transcripts = transcripts[list[i].ID]
+	if len(list) > 0 {
+		transcripts := memory.TranscriptsOf(t.begun.GetTail())
+		for i := range list {
+			list[i].Transcripts = transcripts[list[i].ID]
+		}
 	}
 	return prompt.Messages(list), nil
 }

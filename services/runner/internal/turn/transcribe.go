@@ -33,7 +33,7 @@ type Programs interface {
 const transcribeShare = 4
 
 // transcribeFiles has the text made of what was said in the files of a message, before a model reads of them. A file whose
-// text cannot be made leaves the message as it is: its line says why. The error is that of the journal, or the cause of ctx.
+// text cannot be made leaves the message as it is: its line says why. The error is the one of the journal, or the cause of ctx.
 func (t *turn) transcribeFiles(ctx context.Context, event int64, source, content string) error {
 	c := t.begun.GetConfig().GetTranscribe()
 	if c == nil || source == thread.SourceSelf || !thread.MayHaveVoice(content) {
@@ -54,22 +54,27 @@ func (t *turn) transcribeFiles(ctx context.Context, event int64, source, content
 // transcribe has the text of one file made, and journals it with the event that holds it. A call that was begun before a
 // crash is made again: its text was not recorded.
 func (t *turn) transcribe(ctx context.Context, c *registrypb.Transcribe, event int64, a prompt.Attachment) error {
-	by, program, listen := c.GetProvider()+"/"+c.GetModel(), false, t.askTranscriber
-	switch text, known := t.transcriptOf(a); {
+	text, known := t.transcriptOf(a)
+	by, program := c.GetProvider()+"/"+c.GetModel(), len(c.GetCommand()) > 0
+	switch {
 	case known:
-		by, program = "an earlier message", true
-		listen = func(context.Context, *registrypb.Transcribe, *registrypb.Step, prompt.Attachment, time.Duration) (string, error) {
-			return text, nil
-		}
-	case len(c.GetCommand()) > 0:
-		by, program, listen = filepath.Base(c.GetCommand()[0]), true, t.runTranscriber
+		by = "an earlier message"
+	case program:
+		by = filepath.Base(c.GetCommand()[0])
 	}
-	row := t.steps.Transcript(event, a.SHA256(), a.Path(), by, program)
+	row := t.steps.Transcript(event, a.SHA256(), a.Path(), by, known || program)
 	if err := t.steps.Write(ctx, nil, row); err != nil {
 		return err
 	}
-	begun := time.Now()
-	text, why := listen(ctx, c, row, a, min(c.GetTimeout().AsDuration(), t.left()/transcribeShare))
+	begun, most := time.Now(), min(c.GetTimeout().AsDuration(), t.left()/transcribeShare)
+	var why error
+	switch {
+	case known:
+	case program:
+		text, why = t.runTranscriber(ctx, c, row.GetKey(), a, most)
+	default:
+		text, why = t.askTranscriber(ctx, c, a, most)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -136,7 +141,7 @@ func reasonFor(why error, program bool) string {
 }
 
 // askTranscriber asks the provider, and again as long as that may help and there is time.
-func (t *turn) askTranscriber(ctx context.Context, c *registrypb.Transcribe, _ *registrypb.Step, a prompt.Attachment, most time.Duration) (string, error) {
+func (t *turn) askTranscriber(ctx context.Context, c *registrypb.Transcribe, a prompt.Attachment, most time.Duration) (string, error) {
 	if t.Media == nil {
 		return "", errors.New("there are no files of messages")
 	}
@@ -177,14 +182,14 @@ func (t *turn) askTranscriber(ctx context.Context, c *registrypb.Transcribe, _ *
 }
 
 // runTranscriber runs the program of the settings, on the file in the working directory.
-func (t *turn) runTranscriber(ctx context.Context, c *registrypb.Transcribe, row *registrypb.Step, a prompt.Attachment, most time.Duration) (string, error) {
+func (t *turn) runTranscriber(ctx context.Context, c *registrypb.Transcribe, key string, a prompt.Attachment, most time.Duration) (string, error) {
 	if err := t.placeFile(ctx, a); err != nil {
 		return "", err
 	}
 	if err := t.trusted(ctx); err != nil {
 		return "", err
 	}
-	return t.Programs.Output(ctx, t.place(), t.w.Key+":"+row.GetKey(), fileIn(c.GetCommand(), filepath.Join(toolset.Seen(t.begun.GetConfig()), a.Path())), most)
+	return t.Programs.Output(ctx, t.place(), t.w.Key+":"+key, fileIn(c.GetCommand(), filepath.Join(toolset.Seen(t.begun.GetConfig()), a.Path())), most)
 }
 
 // fileIn is a command with the path of a file in the place of {file}, or behind its words.
