@@ -31,7 +31,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
@@ -381,19 +380,14 @@ func (h *Handler) reply(r *http.Request, out answer) (status int, fate, reply st
 	default:
 		return http.StatusAccepted, "", ""
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), d+acceptLimit)
-	defer cancel()
-	got, err := h.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: out.Agent, Key: out.RunID, Wait: durationpb.New(d), WithReply: true})
-	switch {
-	case err != nil:
-		if r.Context().Err() == nil {
-			h.Logger.Warn("a reply is not awaited any more", "agent_id", out.Agent, "run_id", out.RunID, "error", fault.Chain(err))
-		}
-		return http.StatusAccepted, "", ""
-	case got.GetTurn().GetFate() == registryv1.Fate_FATE_UNSPECIFIED:
+	got, err := h.turn(r.Context(), out, d)
+	if err != nil && r.Context().Err() == nil {
+		h.Logger.Warn("a reply is not awaited any more", "agent_id", out.Agent, "run_id", out.RunID, "error", fault.Chain(err))
+	}
+	if fate = fateOf(got); fate == "" {
 		return http.StatusAccepted, "", ""
 	}
-	return http.StatusOK, fateOf(got), got.GetReply()
+	return http.StatusOK, fate, got.GetReply()
 }
 
 // fateOf is the fate of a turn; empty: it has none yet.
