@@ -181,7 +181,7 @@ func (f *following) end() (last event, text string) {
 	return last, text
 }
 
-// text is that of a text event.
+// text is what a text event holds.
 func (f *following) text(e event) string {
 	f.t.Helper()
 	var data struct{ Text string }

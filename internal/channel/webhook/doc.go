@@ -11,7 +11,7 @@
 //     break the contract with the receiver.
 //   - A signed message reaches only the host it was signed for.
 //   - A file is fetched from a public address, whatever allow_private says: that is about the
-//     address that the operator chose, and files are named by whoever posts.
+//     address that the operator chose, and files are named by the programs that post.
 //   - The URL's path and query, which often hold a token, and the secret are in
 //     no error.
 //

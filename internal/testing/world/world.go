@@ -79,7 +79,7 @@ type Options struct {
 	// PublicURL and TrustedProxies are those of the gateway.
 	PublicURL      string
 	TrustedProxies []netip.Prefix
-	// Guard is that of the gateway, for attachments.
+	// Guard of the gateway, for attachments.
 	Guard netguard.Guard
 }
 

@@ -40,7 +40,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, account string,
 }
 
 // run sends what happens in the run of a message until its end or a time, and returns how it
-// ended; no fate: it has not. The error is that of a client that cannot be written to.
+// ended; no fate: it has not. The error means that the client cannot be written to.
 func (h *Handler) run(r *http.Request, e *stream.Events, account string, out answer, until time.Time) (fate, reply string, err error) {
 	state := queued
 	if out.Duplicate {
@@ -85,7 +85,7 @@ func (h *Handler) run(r *http.Request, e *stream.Events, account string, out ans
 	return "", "", err
 }
 
-// outcome waits for the end of a run until a time. The error is that of a client that cannot be
+// outcome waits for the end of a run until a time. The error means that the client cannot be
 // written to.
 func (h *Handler) outcome(r *http.Request, e *stream.Events, out answer, until time.Time) (fate, reply string, err error) {
 	for try := 0; err == nil; try++ {

@@ -20,7 +20,7 @@ const (
 	KeepAlive = 15 * time.Second
 	// writeLimit is how long a client has to take what was written.
 	writeLimit = 10 * time.Second
-	// mediaType is that of a stream of events.
+	// mediaType is the type of a stream of events.
 	mediaType = "text/event-stream"
 )
 

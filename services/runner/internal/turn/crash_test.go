@@ -92,7 +92,7 @@ func TestKilledAtEveryInstant(t *testing.T) {
 			if fin.GetFate() != pb.Fate_FATE_REPLIED || fin.GetText() != "done" || b.journal.fates != 1 {
 				t.Fatalf("fate %v %q, %d times (%+v)", fin.GetFate(), fin.GetText(), b.journal.fates, r)
 			}
-			// S4-40, S1-48: what precedes the reply is that of the journal, whichever life wrote it.
+			// S4-40, S1-48: what precedes the reply is made of the journal, whichever life wrote it.
 			got, want := took.ReplaceAllString(fin.GetBefore(), ""), took.ReplaceAllString(b.before(t), "")
 			if got != want || strings.Count(got, "`exec echo ") != 3 || !strings.HasSuffix(got, "\n\n> Thinking: all ran") {
 				t.Errorf("the reply is preceded by %q, want %q", got, want)

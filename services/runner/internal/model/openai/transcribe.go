@@ -36,7 +36,7 @@ var _ model.Driver = Transcriber{}
 // Transcriber returns that of a file.
 func (d *Driver) Transcriber(a Audio) Transcriber { return Transcriber{d, a} }
 
-// Name is that of the provider and of what it does: this endpoint may fail while its models answer, so that calls of one
+// Name names the provider and what it does: this endpoint may fail while its models answer, so that calls of one
 // must not hold back those of the other.
 func (t Transcriber) Name() string { return t.driver.Name() + " (transcripts)" }
 

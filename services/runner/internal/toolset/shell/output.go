@@ -25,7 +25,7 @@ const (
 var ErrOutOfTime = errors.New("it was ended at its timeout")
 
 // Output runs a program of the settings where programs of the agent run, and returns what it printed to stdout, as text.
-// No policy decides on it: no model has chosen its words. key is that of the step that it is for. The error says what
+// No policy decides on it: no model has chosen its words. key names the step that it is for. The error says what
 // went wrong, and is the cause of ctx where that ended it.
 func (t *Tool) Output(ctx context.Context, at toolset.Place, key string, argv []string, timeout time.Duration) (string, error) {
 	c := toolset.Call{Key: key, Place: at}
