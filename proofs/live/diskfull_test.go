@@ -141,8 +141,8 @@ func TestDiskFullFloor(t *testing.T) {
 		}
 	}
 	close(low)
-	for a := w.Ask(t, agent, 1, 0); a.GetDelivery().GetState() != registryv1.DeliveryState_DELIVERY_STATE_SENT; {
-		a = w.Ask(t, agent, 1, 0)
+	if d := w.Delivered(t, agent, 1).GetDelivery(); d.GetState() != registryv1.DeliveryState_DELIVERY_STATE_SENT {
+		t.Fatal(d)
 	}
 	if turn := w.Ask(t, agent, 2, time.Second); turn.GetState() != registryv1.TurnState_TURN_STATE_QUEUED {
 		t.Errorf("while there is little room: %v", turn)

@@ -119,6 +119,28 @@ func (c Client) Await(t testing.TB, agent string, id int64) *registryv1.Turn {
 	return r.GetTurn()
 }
 
+// Delivered waits for the fate of an inbox event, and until its reply is sent or never will be; at
+// most a minute.
+func (c Client) Delivered(t testing.TB, agent string, id int64) *registryv1.Turn {
+	t.Helper()
+	turn := c.Await(t, agent, id)
+	for end := time.Now().Add(time.Minute); underWay(turn); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the reply to event %d of %s is not sent after a minute: %v", id, agent, turn.GetDelivery())
+		}
+		turn = c.Ask(t, agent, id, 0)
+	}
+	return turn
+}
+
+func underWay(turn *registryv1.Turn) bool {
+	switch turn.GetDelivery().GetState() {
+	case registryv1.DeliveryState_DELIVERY_STATE_PENDING, registryv1.DeliveryState_DELIVERY_STATE_SENDING:
+		return true
+	}
+	return false
+}
+
 // Events reads a whole thread through a filter.
 func (c Client) Events(t testing.TB, agent, threadID, filter string) []*registryv1.Event {
 	t.Helper()

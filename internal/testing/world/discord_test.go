@@ -47,12 +47,8 @@ func TestDiscordReply(t *testing.T) {
 	if err != nil || len(r.GetResults()) != 1 || r.GetResults()[0].GetInboxId() == 0 {
 		t.Fatal(r, err)
 	}
-	turn := w.Await(t, "admin", r.GetResults()[0].GetInboxId())
-	for turn.GetDelivery().GetState() != sent {
-		if err := t.Context().Err(); err != nil || turn.GetDelivery().GetState() == dead {
-			t.Fatal(turn.GetDelivery(), err)
-		}
-		turn = w.Ask(t, "admin", turn.GetInboxId(), 0)
+	if d := w.Delivered(t, "admin", r.GetResults()[0].GetInboxId()).GetDelivery(); d.GetState() != sent {
+		t.Fatal(d)
 	}
 	var got []string
 	for _, m := range s.Messages("10") {
@@ -71,14 +67,8 @@ func TestDiscordReply(t *testing.T) {
 	if err != nil || len(r.GetResults()) != 1 {
 		t.Fatal(r, err)
 	}
-	turn = w.Await(t, "admin", r.GetResults()[0].GetInboxId())
-	for turn.GetDelivery().GetState() != dead {
-		if err := t.Context().Err(); err != nil || turn.GetDelivery().GetState() == sent {
-			t.Fatal(turn.GetDelivery(), err)
-		}
-		turn = w.Ask(t, "admin", turn.GetInboxId(), 0)
-	}
-	if cause := turn.GetDelivery().GetError(); !strings.Contains(cause, "Cannot send messages to this user") || strings.Contains(cause, "token") {
-		t.Errorf("cause %q", cause)
+	d := w.Delivered(t, "admin", r.GetResults()[0].GetInboxId()).GetDelivery()
+	if cause := d.GetError(); d.GetState() != dead || !strings.Contains(cause, "Cannot send messages to this user") || strings.Contains(cause, "token") {
+		t.Errorf("state %v, cause %q", d.GetState(), cause)
 	}
 }
