@@ -38,7 +38,7 @@ type channelType struct {
 // channelTypes are the types, each in one line.
 var channelTypes = []channelType{
 	{name: "telegram", open: telegramPhone, files: true, commands: "/", repeats: true},
-	{name: "discord", open: discordPhone, files: true, commands: "/"},
+	{name: "discord", open: discordPhone, files: true, commands: "!"},
 	{name: "slack", open: slackPhone, files: true, commands: "!"},
 	{name: "webhook", open: webhookPhone, files: true},
 	{name: "plugin", open: pluginPhone, files: true, commands: "/"},

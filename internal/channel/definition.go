@@ -105,6 +105,14 @@ type Type struct {
 	ReceivesOnly func(d Definition) bool
 }
 
+// Prefix is what the commands begin with that people are told to write.
+func (t Type) Prefix() string {
+	if t.KeepsSlash {
+		return "!"
+	}
+	return "/"
+}
+
 // Resolve returns the value of a secret reference (env:NAME, file:PATH). Its error names
 // the reference, never a value.
 type Resolve func(ctx context.Context, ref string) (string, error)

@@ -158,7 +158,7 @@ func TestSlackChannel(t *testing.T) {
 	m := postedText(t, s, "You are bob (slack:U1207)", "")
 	say("!whoami", "")
 	say("<@U0BOT> /help", "")
-	postedText(t, s, "/status - show the agent", m.TS)
+	postedText(t, s, "!status - show the agent", m.TS)
 	slackSettled(t, s)
 	if n := h.stored(t); n != 2 {
 		t.Errorf("%d are stored, not 2", n)

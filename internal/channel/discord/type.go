@@ -26,11 +26,12 @@ const tokenWhat = "the token of the bot"
 
 // Type is Discord as a type of channel.
 var Type = channel.Type{
-	Name:    "discord",
-	Kinds:   []string{kindDM, kindGroup, kindChannel},
-	MaxText: maxCharacters,
-	Keys:    []string{"token", "api", "reply_to"},
-	Check:   func(d channel.Definition) (attribute, problem string) { return d.CheckAccount(tokenWhat, publicAPI) },
+	Name:       "discord",
+	Kinds:      []string{kindDM, kindGroup, kindChannel},
+	KeepsSlash: true,
+	MaxText:    maxCharacters,
+	Keys:       []string{"token", "api", "reply_to"},
+	Check:      func(d channel.Definition) (attribute, problem string) { return d.CheckAccount(tokenWhat, publicAPI) },
 	Open: func(name string, d channel.Definition, deps channel.Deps) (channel.Channel, error) {
 		return &sender{client: newClient(name, d, deps.Resolve, sending), definition: d}, nil
 	},

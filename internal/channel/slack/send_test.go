@@ -392,7 +392,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v: %s %s", c.d, got, problem)
 		}
 	}
-	if !slack.Type.ReceivesOnly(channel.Definition{}) || slack.Type.ReceivesOnly(channel.Definition{Token: "env:A"}) || !slack.Type.KeepsSlash {
+	if !slack.Type.ReceivesOnly(channel.Definition{}) || slack.Type.ReceivesOnly(channel.Definition{Token: "env:A"}) || slack.Type.Prefix() != "!" {
 		t.Error("who sends, and who keeps /")
 	}
 }

@@ -35,14 +35,14 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 	ctx, cancel := context.WithTimeout(a.ctx, acceptLimit)
 	defer cancel()
 	args := strings.Fields(c.GetArgs())
-	by := a.kind.Name + ":" + u.PeerID
+	by, prefix := a.kind.Name+":"+u.PeerID, a.kind.Prefix()
 	var text string
 	var err error
 	switch c.GetName() {
 	case "help":
-		text = help(a.deps.live.settings(), r.GetOwner())
+		text = help(a.deps.live.settings(), r.GetOwner(), prefix)
 	case "start":
-		text = fmt.Sprintf("This is the agent %s. Write a message; /help lists the commands.", r.GetAgentId())
+		text = fmt.Sprintf("This is the agent %s. Write a message; %shelp lists the commands.", r.GetAgentId(), prefix)
 	case "whoami":
 		text = fmt.Sprintf("You are %s (%s) at the account %s.\nAgent: %s\nSession: %s", channel.Clean(u.PeerName, 64), channel.Clean(by, 200), a.name, r.GetAgentId(), r.GetSessionKey())
 		if r.GetOwner() {
@@ -55,7 +55,7 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 	case "pair":
 		text, err = a.letIn(ctx, args, by)
 	default: // one that this build knows and does not answer
-		text = "/" + c.GetName() + " cannot be used here."
+		text = prefix + c.GetName() + " cannot be used here."
 	}
 	if err != nil {
 		f := fault.From(err)
@@ -69,13 +69,13 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 	}
 }
 
-// help lists the commands that a person may use.
-func help(set layer.Commands, owner bool) string {
+// help lists the commands that a person may use, with what they begin with.
+func help(set layer.Commands, owner bool, prefix string) string {
 	var b strings.Builder
 	b.WriteString("Commands:")
 	for _, s := range chatcommand.List() {
 		if may, _ := set.Permits(s, owner); may {
-			fmt.Fprintf(&b, "\n/%s - %s", strings.TrimSpace(s.Name+" "+s.Args), s.Help)
+			fmt.Fprintf(&b, "\n%s%s - %s", prefix, strings.TrimSpace(s.Name+" "+s.Args), s.Help)
 		}
 	}
 	return b.String()
@@ -122,9 +122,9 @@ func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (st
 // decide answers an approval for an owner.
 func (a *Account) decide(ctx context.Context, name string, args []string, by string) (string, error) {
 	decision := registryv1.ApprovalDecision_APPROVAL_DECISION_DENY
-	usage := "Write /deny ID."
+	usage := "Write " + a.kind.Prefix() + "deny ID."
 	if name == "approve" {
-		decision, usage = registryv1.ApprovalDecision_APPROVAL_DECISION_ONCE, "Write /approve ID, and once or always."
+		decision, usage = registryv1.ApprovalDecision_APPROVAL_DECISION_ONCE, "Write "+a.kind.Prefix()+"approve ID, and once or always."
 		if len(args) == 2 && args[1] == "always" {
 			decision = registryv1.ApprovalDecision_APPROVAL_DECISION_ALWAYS
 		} else if len(args) == 2 && args[1] != "once" {

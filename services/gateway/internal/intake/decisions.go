@@ -264,7 +264,7 @@ func (d *Decisions) sendTo(from source.Address, m *registryv1.WatchApprovalsResp
 		return false
 	}
 	u := channel.Update{Key: a.GetApprovalId(), Kind: from.SessionType, SessionID: from.SessionID, PeerID: from.PeerID, Thread: m.GetPlatformThread()}
-	return account.notify(u, "approval", approvalText(a), approvalButtons(a)...) == nil
+	return account.notify(u, "approval", approvalText(a, account.kind.Prefix()), approvalButtons(a)...) == nil
 }
 
 // open reports whether an approval still waits, and was not shown to an owner, or in the chat of an address.
@@ -295,7 +295,7 @@ func (d *Decisions) send(ctx context.Context, owner string, a *registryv1.Approv
 			continue
 		}
 		u := channel.Update{Key: a.GetApprovalId(), Kind: "dm", SessionID: session, PeerID: peer}
-		if account.notify(u, "approval", approvalText(a), approvalButtons(a)...) == nil {
+		if account.notify(u, "approval", approvalText(a, account.kind.Prefix()), approvalButtons(a)...) == nil {
 			return true
 		}
 	}
@@ -317,8 +317,8 @@ func (a *Account) direct(ctx context.Context, peer string) (string, error) {
 	return session, err
 }
 
-// approvalText is a question for an owner in one message.
-func approvalText(a *registryv1.Approval) string {
+// approvalText is a question for an owner in one message, where commands begin with a prefix.
+func approvalText(a *registryv1.Approval, prefix string) string {
 	text := fmt.Sprintf("%s wants to run, in %s:\n%s", a.GetAgentId(), markup.Code(channel.Clean(a.GetCwd(), 200)), block(a.GetCommand()))
 	if a.GetReason() != "" {
 		text += "\n" + markup.Code(channel.Clean(a.GetReason(), maxCommand))
@@ -331,7 +331,7 @@ func approvalText(a *registryv1.Approval) string {
 		modes = "once, always"
 	}
 	left := time.Until(a.GetExpiresAt().AsTime()).Round(time.Minute)
-	return text + fmt.Sprintf("\nReply /approve %s [%s] or /deny %s (%d min)", a.GetApprovalId(), modes, a.GetApprovalId(), max(int(left.Minutes()), 1))
+	return text + fmt.Sprintf("\nReply %sapprove %s [%s] or %sdeny %s (%d min)", prefix, a.GetApprovalId(), modes, prefix, a.GetApprovalId(), max(int(left.Minutes()), 1))
 }
 
 // block is a command as it is, between fences; one that is too long is cut, and says so.
