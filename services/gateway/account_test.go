@@ -71,7 +71,7 @@ func TestTelegramParts(t *testing.T) {
 	ask(2)
 }
 
-// S2-19: beyond the rate of an account messages are refused, with one notice to the conversation; a program that posts
+// S2-103, S2-19: beyond the rate of an account messages are refused, with one notice to the conversation; a program that posts
 // learns when it may post again.
 func TestAccountRate(t *testing.T) {
 	api := botAPI(t)
@@ -97,6 +97,32 @@ func TestAccountRate(t *testing.T) {
 	}
 	if n := h.stored(t); n != 4 {
 		t.Errorf("%d are stored, not 4", n)
+	}
+}
+
+// S2-103: that a conversation was told of a command that is for owners keeps back no notice of messages that are lost; of each
+// it gets one in a while.
+func TestNoticeOfEachReason(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open")
+	h.configure(t, "queue: {cap: 1, drop: new}")
+	say := func(text string) {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: text})
+	}
+	forbidden := func() {
+		t.Helper()
+		say("/approve ap-1")
+		say("/pair ABCDEFGH")
+		settled(t, api)
+	}
+	forbidden()
+	say("slow: 3000")
+	for range 3 {
+		say("say: beyond the queue")
+	}
+	forbidden()
+	if got, want := replies(api, bob.ID), []string{"only an owner may use /approve.", "1 of your messages wait for their answers already."}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// A peer that has used its quota is told when to come again, nobody else notices,
+// S2-103: a peer that has used its quota is told when to come again, nobody else notices,
 // and a repeat of what was stored costs nothing.
 func TestQuotaOfAPeer(t *testing.T) { backendtest.Each(t, testQuotaOfAPeer) }
 

@@ -19,7 +19,7 @@ func accountWith(keys string) string {
 	return "channels:\n  wh: {type: webhook, dm: open, groups: {allow: ['*'], mode: mention}, " + keys + "}\n"
 }
 
-// S2-17, S2-19: what is beyond the rate of an account is refused with a notice and the time to wait, and stored nowhere.
+// S2-103, S2-17, S2-19: what is beyond the rate of an account is refused with a notice and the time to wait, and stored nowhere.
 // A repeat is a repeat, context has no rate, and a person can always stop what runs. The next message goes by the rate
 // that the settings have then.
 func TestRateOfAccount(t *testing.T) { backendtest.Each(t, testRateOfAccount) }

@@ -203,7 +203,7 @@ func searchFiles(t *testing.T, dir, text string) {
 	}
 }
 
-// At most three people wait for an answer; nothing is stored of others. A program gets no code, nor does a person whose id is
+// S2-103: at most three people wait for an answer; nothing is stored of others. A program gets no code, nor does a person whose id is
 // longer than any platform has.
 func TestStrangers(t *testing.T) { backendtest.Each(t, testStrangers) }
 

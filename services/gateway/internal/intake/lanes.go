@@ -92,7 +92,7 @@ func (d Deps) Receive(ctx context.Context, entry layer.Account, l accounts.Lease
 		deps: d, name: entry.Name, files: files{d, entry.Name, entry.MediaMaxMiB, make(chan struct{}, 1)}, lease: l, kind: kind, out: out, connected: connected, ctx: ctx, fail: cancel,
 		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), typing: make(chan struct{}, maxTyping), lanes: map[string]*lane{},
 	}
-	a.notices.sent = map[string]time.Time{}
+	a.notices.sent = map[refusal]time.Time{}
 	defer d.Metrics.SetInflight(entry.Name, 0) // what is on its way comes again
 	defer a.work.Wait()
 	defer cancel(nil)
@@ -373,10 +373,10 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 			if time.Since(i.later) < patience {
 				return n, max(r.GetRetryAfter().AsDuration(), again.First)
 			}
-			a.notifyRarely(i.update, "This message was not taken in: "+r.GetMessage()+". Please send it again later")
+			a.notifyRarely(i.update, r.GetReason(), "This message was not taken in: "+r.GetMessage()+". Please send it again later")
 		default:
 			if r.GetNotify() {
-				a.notifyRarely(i.update, r.GetMessage())
+				a.notifyRarely(i.update, r.GetReason(), r.GetMessage())
 			}
 		}
 		if a.ctx.Err() != nil { // a notice may be missing: the message comes again

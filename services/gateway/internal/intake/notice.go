@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -23,11 +24,11 @@ const (
 	// noticeLimit bounds one try.
 	noticeLimit = 20 * time.Second
 	// noticeGap is the least time between two notices in one conversation about messages that
-	// were not taken in.
+	// were not taken in for the same reason.
 	noticeGap = 10 * time.Minute
 	// noticeCut ends a notice that its platform would not take.
 	noticeCut = "\n[the rest was cut]"
-	// maxNoticed is how many conversations are remembered for that.
+	// maxNoticed is how many notices are remembered for that.
 	maxNoticed = 10_000
 	// maxTyping is how many conversations of an account show at a time that an answer is written.
 	maxTyping = 64
@@ -38,23 +39,30 @@ const (
 	runWait = time.Minute
 )
 
-// notices remembers when a conversation got one.
+// refusal is why messages of a conversation are not taken in.
+type refusal struct{ session, reason string }
+
+// notices remembers when a conversation got one, by reason: that a command is for owners says nothing of a message that
+// is lost later.
 type notices struct {
 	mu   sync.Mutex
-	sent map[string]time.Time
+	sent map[refusal]time.Time
 }
 
 // rare reports whether a conversation may get a notice now, and notes it.
-func (n *notices) rare(session string, now time.Time) bool {
+func (n *notices) rare(r refusal, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if at, ok := n.sent[session]; ok && now.Sub(at) < noticeGap {
+	if at, ok := n.sent[r]; ok && now.Sub(at) < noticeGap {
 		return false
+	}
+	if len(n.sent) >= maxNoticed {
+		maps.DeleteFunc(n.sent, func(_ refusal, at time.Time) bool { return now.Sub(at) >= noticeGap })
 	}
 	if len(n.sent) >= maxNoticed {
 		clear(n.sent)
 	}
-	n.sent[session] = now
+	n.sent[r] = now
 	return true
 }
 
@@ -72,9 +80,9 @@ func (a *Account) replyContext(u channel.Update) channel.ReplyContext {
 	return rc
 }
 
-// notifyRarely answers a conversation that got no such notice for a while.
-func (a *Account) notifyRarely(u channel.Update, text string) {
-	if text != "" && a.notices.rare(u.SessionID, time.Now()) {
+// notifyRarely answers a conversation that got no notice for the same reason for a while.
+func (a *Account) notifyRarely(u channel.Update, reason, text string) {
+	if text != "" && a.notices.rare(refusal{u.SessionID, reason}, time.Now()) {
 		_ = a.notify(u, "refused", strings.TrimSuffix(text, ".")+".")
 	}
 }
