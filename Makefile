@@ -350,6 +350,10 @@ tool-matrix: ## runners are killed at each instant of the calls of tools, on bot
 broken-accounts: ## 63 accounts that do not work, next to one that does: MINUTES=10
 	$(call PROVE,TestBrokenAccounts,services/gateway)
 
+.PHONY: channels
+channels: ## what people and programs see of accounts of each type, with no kills
+	$(call AGAIN,Test.*,internal/channel $(addprefix internal/channel/,catalog discord plugin slack telegram telegram/telegramtest webhook xgw) services/gateway services/gateway/internal/intake services/gateway/internal/stream)
+
 .PHONY: channel-matrix
 channel-matrix: ## kill agentd between platforms and agents at each instant, and a control that must lose messages: KILLS=28 SEED=
 	$(call PROVE,TestChannelMatrix,cmd/agentd)

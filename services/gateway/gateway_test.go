@@ -58,7 +58,7 @@ func open(t *testing.T, o world.Options, accounts string) *site {
 		o.HTTP = "127.0.0.1:0"
 	}
 	o.Env = map[string]string{"env:KEY": key, "env:EMPTY": "", "env:TG": telegramtest.DefaultToken, "env:OLD": "4242:REVOKED"}
-	o.Env["env:SLACK_BOT"], o.Env["env:SLACK_APP"] = slacktest.BotToken, slacktest.AppToken
+	o.Env["env:SLACK_BOT"], o.Env["env:SLACK_APP"], o.Env["env:DC"] = slacktest.BotToken, slacktest.AppToken, discordToken
 	for n := range 63 {
 		o.Env[fmt.Sprintf("env:B%d", n)] = botToken(n)
 	}
