@@ -221,7 +221,7 @@ func makeGateway(_ context.Context, e *env, name string) (component, error) {
 		return component{}, errors.Join(err, w.close())
 	}
 	s, err := gateway.New(gateway.Config{HTTP: addr, TTL: e.ttl, Problem: problem, PublicURL: at.PublicURL, TrustedProxies: at.TrustedProxies}, gateway.Deps{
-		Registry: w.calls, Holder: w.holder.ID(), Runners: runners, Resolve: e.resolve, Redactor: e.redactor,
+		Registry: w.calls, Holder: w.holder.ID(), Runners: runners, Version: versionText(), Resolve: e.resolve, Redactor: e.redactor,
 		Metrics: obs.NewGatewayMetrics(e.metrics), Logger: e.log.With("service", "gateway"),
 	})
 	if err != nil {

@@ -36,7 +36,6 @@ const (
 	Model    = "model"
 	Think    = "think"
 	Queue    = "queue"
-	Usage    = "usage"
 	Elevated = "elevated"
 	Stop     = "stop"
 
@@ -64,6 +63,7 @@ var list = []Spec{
 	{"start", Info, "", "say what this assistant is", true},
 	{"whoami", Info, "", "show who you are to the agent, and whether you own it", true},
 	{"status", Info, "", "show the agent, its model, this session and the queue", true},
+	{"usage", Info, "", "show the tokens of this session and what they cost", true},
 	{"approve", Decision, "ID [once, always]", "allow what waits for your decision", false},
 	{"deny", Decision, "ID", "refuse what waits for your decision", false},
 	{"pair", Decision, "CODE", "let the person with this code write to the agent", false},
@@ -75,7 +75,6 @@ var list = []Spec{
 	{Verbose, Turn, "[MODE]", "show the calls of tools before a reply: off, on, or full with their results", true},
 	{Reasoning, Turn, "[MODE]", "show what the model thinks: off, stream to clients that follow a run, or block before a reply", true},
 	{Queue, Turn, "[MODE]", "what becomes of messages during a turn: followup, collect, steer or interrupt", true},
-	{Usage, Turn, "", "show the tokens of this session", true},
 	{Elevated, Turn, "[on, off, ask, full]", "let commands run outside of the sandbox", false},
 	{Stop, Cut, "", "stop the run of this conversation, and the messages that wait", true},
 }

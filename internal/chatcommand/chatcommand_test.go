@@ -81,7 +81,7 @@ func TestList(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z_]{1,32}$`)
 	queued := map[string]bool{
 		"new": true, "reset": true, "compact": true, "model": true, "think": true,
-		"verbose": true, "reasoning": true, "queue": true, "usage": true, "elevated": true, "stop": true,
+		"verbose": true, "reasoning": true, "queue": true, "elevated": true, "stop": true,
 	}
 	for _, s := range chatcommand.List() {
 		found, ok := chatcommand.Find(s.Name)

@@ -28,6 +28,9 @@ type Turns interface {
 	ListTurns(ctx context.Context, agent string, q ListTurns) ([]Turn, error)
 	// SumUsage adds up the journalled answers of a thread, by day, turn and model.
 	SumUsage(ctx context.Context, r Ref, q SumUsage) ([]UsageSum, error)
+	// LastAnswer answers the newest journalled answer of a model in a turn since a time, with its turn; none: the zero
+	// value.
+	LastAnswer(ctx context.Context, r Ref, since time.Time) (UsageSum, error)
 	// ResolveTurn marks a dead turn as retried or dropped and answers its event.
 	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
 	// Claimed reports whether thread r has a turn under key.

@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
+	"github.com/theclaw/agents/services/gateway/internal/intake"
 	"github.com/theclaw/agents/services/gateway/internal/stream"
 )
 
@@ -31,10 +32,11 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Runners run the programs of hooks, and stream runs; [runs.Client] finds the one that does.
+// Runners run the programs of hooks, stream runs and list their models; [runs.Client] finds the one that does.
 type Runners interface {
 	hook.Runners
 	stream.Runs
+	intake.Models
 }
 
 // Deps are the live things a gateway needs. Registry, Holder and Runners are required.
@@ -42,6 +44,8 @@ type Deps struct {
 	Registry grpc.ClientConnInterface
 	Holder   string // this process; see lease.NewHolder
 	Runners  Runners
+	// Version of the program, which people can read with /status; empty: they cannot.
+	Version string
 	// Resolve turns a reference to a secret (env:NAME, file:PATH) into its value; nil: accounts
 	// that name a secret do not start.
 	Resolve func(ctx context.Context, ref string) (string, error)

@@ -22,7 +22,7 @@ func (s commands) Command(ctx context.Context, c turn.Command) (string, error) {
 	do, ok := map[string]func(context.Context, turn.Command) (string, error){
 		chatcommand.Stop: s.stop, chatcommand.Compact: s.compact,
 	}[c.Name]
-	if !ok { // of a build that knows more
+	if !ok { // of a build that knows another list: what it pushed still gets an answer
 		return "This agent does not know the command /" + c.Name + ".", nil
 	}
 	return do(ctx, c)

@@ -22,7 +22,7 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_CompactMemory_FullMethodName: waits,
 		runnerpb.RunnerService_GetRunnerInfo_FullMethodName: owner.To("deliverer", "gateway"),
 		runnerpb.RunnerService_RunHook_FullMethodName:       waits.To("deliverer", "gateway"),
-		runnerpb.RunnerService_ListProviders_FullMethodName: owner,
+		runnerpb.RunnerService_ListProviders_FullMethodName: owner.To("gateway"),
 		runnerpb.RunnerService_TestProvider_FullMethodName:  waits,
 		runnerpb.ToolService_ListTools_FullMethodName:       owner,
 		runnerpb.ToolService_GetChanges_FullMethodName:      owner,

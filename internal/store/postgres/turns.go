@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
@@ -109,6 +110,13 @@ func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (sto
 // SumUsage adds up the journalled answers of a thread.
 func (e *Engine) SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error) {
 	s := journal.SumUsage(q)
+	err := e.view(ctx, r, s)
+	return s.Out, err
+}
+
+// LastAnswer answers the newest answer of a model in a thread.
+func (e *Engine) LastAnswer(ctx context.Context, r store.Ref, since time.Time) (store.UsageSum, error) {
+	s := journal.LastAnswer(since)
 	err := e.view(ctx, r, s)
 	return s.Out, err
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
@@ -139,6 +140,11 @@ func (e *Engine) ListTurns(ctx context.Context, agent string, q store.ListTurns)
 // SumUsage adds up the journalled answers of a thread.
 func (e *Engine) SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error) {
 	return view(ctx, e, r, func(tx *db.Tx) ([]store.UsageSum, error) { return journal.SumUsage(tx, q) })
+}
+
+// LastAnswer answers the newest answer of a model in a thread.
+func (e *Engine) LastAnswer(ctx context.Context, r store.Ref, since time.Time) (store.UsageSum, error) {
+	return view(ctx, e, r, func(tx *db.Tx) (store.UsageSum, error) { return journal.LastAnswer(tx, since) })
 }
 
 // ResolveTurn takes a dead turn off the dead letters.

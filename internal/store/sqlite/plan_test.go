@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
@@ -25,6 +26,7 @@ var reasons = []string{
 	"SELECT COUNT(*) FROM x_chain",             // fsck reads everything
 	"JOIN events e ON e.id = c.event_id ORDER", // as above
 	"AND recorded_at >= ? GROUP",               // a person asks what everything has cost
+	"AND recorded_at >= ? ORDER",               // a person asks how full the context is
 	"SCAN json_each VIRTUAL TABLE",             // the keys that were asked for
 	"FROM x_sessions WHERE last_at >= ?",       // a person asks for a page of sessions
 	"FROM x_fate WHERE thread = ?",             // a person changes a session that the list does not have
@@ -161,6 +163,8 @@ func everything(t testing.TB, e *Engine) []store.Ref {
 	_, err = e.SumUsage(ctx, th, store.SumUsage{ByDay: true})
 	try(err)
 	_, err = e.SumUsage(ctx, th, store.SumUsage{ByRun: true, Turns: []string{p.Key}})
+	try(err)
+	_, err = e.LastAnswer(ctx, th, time.Now())
 	try(err)
 	_, _, err = e.ResolveTurn(ctx, "a", 1, "dropped")
 	try(err)

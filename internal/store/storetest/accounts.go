@@ -72,7 +72,7 @@ var accounts = map[string]func(*testing.T, *fixture){
 		fin := replied(pending[0])
 		f.finish(t, fin)
 		f.begin(t, pending[1], false)
-		record(second, answer(1, "model:1", "p/m", b))
+		record(second, answer(4, "model:1", "p/m", b)) // also the last of all in the same millisecond
 
 		sum := func(q store.SumUsage) []store.UsageSum {
 			t.Helper()
@@ -92,6 +92,13 @@ var accounts = map[string]func(*testing.T, *fixture){
 		}
 		equal(t, "later", len(sum(store.SumUsage{Since: time.Now().Add(time.Hour)})), 0)
 		equal(t, "of no turn", len(sum(store.SumUsage{Turns: []string{}})), 0)
+		for since, want := range map[time.Time]store.UsageSum{
+			{}: {Model: "p/m", Turn: second, Answers: 1, Usage: b}, time.Now().Add(time.Hour): {},
+		} {
+			last, err := f.LastAnswer(t.Context(), threadA, since)
+			ok(t, err)
+			equal(t, "the last answer", last, want)
+		}
 	},
 	"lists": func(t *testing.T, f *fixture) {
 		f.push(t, "1", "2", "3", "4", "5")

@@ -86,7 +86,7 @@ var workers = map[string][]string{
 	"gateway": {
 		"AcceptMessages", "GetCursor", "PutCursor", "ListPairings", "ResolvePairing", "WriteMedia", "WatchApprovals", "ResolveApproval", "WatchQuestions",
 		"WatchHomeConfig", "GetTurn", "AcquireLease", "RenewLease", "ReleaseLease",
-		"GetAgentStatus", "GetSession", "ListLeases", "GetRunnerInfo", "RunHook", "FindRunner", "StreamRun",
+		"GetAgentStatus", "GetSession", "ListLeases", "GetRunnerInfo", "RunHook", "FindRunner", "StreamRun", "ListProviders",
 	},
 	"both": {
 		"GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig",

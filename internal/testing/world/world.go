@@ -345,7 +345,7 @@ func (w *World) startGateway(p *place, name string) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Logger: w.o.Logger, Resolve: w.resolve, Guard: w.o.Guard, Metrics: w.o.GatewayMetrics})
+	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Version: w.o.Runner.Version, Logger: w.o.Logger, Resolve: w.resolve, Guard: w.o.Guard, Metrics: w.o.GatewayMetrics})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
@@ -96,15 +97,11 @@ func SumUsage(q store.SumUsage) *SumUsageStep { return &SumUsageStep{q: q} }
 
 // Load queues the read.
 func (s *SumUsageStep) Load(tx *unit.Tx) {
-	since := int64(0)
-	if !s.q.Since.IsZero() {
-		since = s.q.Since.UnixMilli()
-	}
 	tx.Read(`SELECT CASE WHEN $3 THEN recorded_at / $4 ELSE 0 END AS day, CASE WHEN $5 THEN turn ELSE '' END AS of, name,
 			COUNT(*), SUM(input)::bigint, SUM(output)::bigint, SUM(cached_input)::bigint, SUM(reasoning)::bigint, SUM(cache_write)::bigint
 		FROM step WHERE `+inThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '' OR kind = 'transcript' AND class = '' AND state = 'done' AND NOT is_error) AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
 		GROUP BY 1, 2, 3 ORDER BY 1, 2, name COLLATE "C"`,
-		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, since, s.q.Turns == nil, s.q.Turns}, func(scan func(...any) error) error {
+		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, store.Millis(s.q.Since), s.q.Turns == nil, s.q.Turns}, func(scan func(...any) error) error {
 			var u store.UsageSum
 			var days int64
 			n := &u.Usage
@@ -119,3 +116,26 @@ func (s *SumUsageStep) Load(tx *unit.Tx) {
 
 // Decide has nothing to decide.
 func (s *SumUsageStep) Decide(context.Context, *unit.Tx) error { return nil }
+
+// LastAnswerStep finds the newest answer of a model in a turn.
+type LastAnswerStep struct {
+	since time.Time
+	Out   store.UsageSum
+}
+
+// LastAnswer makes the step.
+func LastAnswer(since time.Time) *LastAnswerStep { return &LastAnswerStep{since: since} }
+
+// Load queues the read.
+func (s *LastAnswerStep) Load(tx *unit.Tx) {
+	tx.Read(`SELECT name, turn, input, output, cached_input, reasoning, cache_write
+		FROM step WHERE `+inThread+` AND kind = 'model' AND recorded_at >= $3 ORDER BY recorded_at DESC, seq DESC LIMIT 1`,
+		[]any{store.Millis(s.since)}, func(scan func(...any) error) error {
+			n := &s.Out.Usage
+			s.Out.Answers = 1
+			return scan(&s.Out.Model, &s.Out.Turn, &n.Input, &n.Output, &n.CachedInput, &n.Reasoning, &n.CacheWrite)
+		})
+}
+
+// Decide has nothing to decide.
+func (s *LastAnswerStep) Decide(context.Context, *unit.Tx) error { return nil }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
@@ -179,11 +180,7 @@ func SumUsage(tx *db.Tx, q store.SumUsage) ([]store.UsageSum, error) {
 	}
 	sql := "SELECT " + day + ", " + turn + `, name, COUNT(*), SUM(input), SUM(output), SUM(cached_input), SUM(reasoning), SUM(cache_write)
 		FROM x_step WHERE (kind = 'model' OR kind = 'compaction' AND name <> '' OR kind = 'transcript' AND class = '' AND state = 'done' AND is_error = 0) AND recorded_at >= ?`
-	since := int64(0)
-	if !q.Since.IsZero() {
-		since = q.Since.UnixMilli()
-	}
-	args := []any{since}
+	args := []any{store.Millis(q.Since)}
 	if q.Turns != nil {
 		keys, err := json.Marshal(q.Turns)
 		if err != nil {
@@ -206,4 +203,16 @@ func SumUsage(tx *db.Tx, q store.SumUsage) ([]store.UsageSum, error) {
 		return nil
 	})
 	return out, err
+}
+
+// LastAnswer answers the newest answer of a model in a turn since a time.
+func LastAnswer(tx *db.Tx, since time.Time) (s store.UsageSum, err error) {
+	u := &s.Usage
+	found, err := tx.Row(`SELECT name, turn, input, output, cached_input, reasoning, cache_write
+		FROM x_step WHERE kind = 'model' AND recorded_at >= ? ORDER BY recorded_at DESC, seq DESC LIMIT 1`,
+		[]any{store.Millis(since)}, &s.Model, &s.Turn, &u.Input, &u.Output, &u.CachedInput, &u.Reasoning, &u.CacheWrite)
+	if found {
+		s.Answers = 1
+	}
+	return s, err
 }

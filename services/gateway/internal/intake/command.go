@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
@@ -50,6 +49,8 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 		}
 	case "status":
 		text, err = a.status(ctx, r)
+	case "usage":
+		text, err = a.usage(ctx, r)
 	case "approve", "deny":
 		text, err = a.decide(ctx, c.GetName(), args, by)
 	case "pair":
@@ -79,44 +80,6 @@ func help(set layer.Commands, owner bool, prefix string) string {
 		}
 	}
 	return b.String()
-}
-
-// status describes the agent and the session of a message.
-func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (string, error) {
-	agent, err := a.deps.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: r.GetAgentId()})
-	if err != nil {
-		return "", err
-	}
-	state := "started"
-	if !agent.GetAgent().GetStarted() {
-		state = "stopped: messages wait"
-	}
-	text := fmt.Sprintf("Agent: %s, %s\nModel: %s", r.GetAgentId(), state, agent.GetAgent().GetModel())
-	if w := agent.GetInbox().GetPending(); w > 0 {
-		text += fmt.Sprintf("\nWaiting: %d messages", w)
-	}
-	if n := agent.GetTokensPerDay(); n > 0 {
-		text += fmt.Sprintf("\nTokens today: %d of %d", agent.GetTokensToday(), n)
-	}
-	s, err := a.deps.Sessions.GetSession(ctx, &registryv1.GetSessionRequest{AgentId: r.GetAgentId(), Key: r.GetSessionKey()})
-	switch {
-	case fault.Is(err, fault.SessionNotFound):
-		return text + "\nSession: " + r.GetSessionKey() + ", no messages yet", nil
-	case err != nil:
-		return "", err
-	}
-	se := s.GetSession()
-	text += fmt.Sprintf("\nSession: %s, %d messages", se.GetKey(), se.GetMessages())
-	if at := se.GetStartedAt(); at.IsValid() {
-		text += ", since " + at.AsTime().UTC().Format(time.DateTime) + " UTC"
-	}
-	o := se.GetOverrides()
-	for _, v := range []struct{ name, value string }{{"model", o.GetModel()}, {"verbose", o.GetVerbose()}, {"reasoning", o.GetReasoning()}} {
-		if v.value != "" {
-			text += ", " + v.name + " " + v.value
-		}
-	}
-	return text, nil
 }
 
 // decide answers an approval for an owner.

@@ -69,6 +69,8 @@ type Deps struct {
 	Sessions  registryv1.SessionServiceClient
 	Approvals registryv1.ApprovalServiceClient
 	Questions registryv1.QuestionServiceClient
+	Models    Models
+	Version   string // of the program; empty: it is not shown
 	// Streams follow the runs of messages for programs that want that.
 	Streams *stream.Streams
 	// Hooks calls the hooks of messages.

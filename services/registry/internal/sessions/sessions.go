@@ -43,6 +43,9 @@ const (
 	minThinking = 1024
 	// maxTitle is the most characters of a title.
 	maxTitle = 64
+	// waitingPage is how many messages of an agent are read at a time to count those of a conversation, and
+	// waitingPages how often: 1,000 in all.
+	waitingPage, waitingPages = 100, 10
 )
 
 // Agents gives access to the agents of the registry.
@@ -57,6 +60,10 @@ type Store interface {
 	store.Sessions
 	Ensure(ctx context.Context, r store.Ref, tuple string) (created bool, err error)
 	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
+	State(ctx context.Context, agent string) (store.InboxState, error)
+	ListTurns(ctx context.Context, agent string, q store.ListTurns) ([]store.Turn, error)
+	SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error)
+	LastAnswer(ctx context.Context, r store.Ref, since time.Time) (store.UsageSum, error)
 }
 
 // Deps are the dependencies of a Service.
@@ -186,7 +193,70 @@ func (s *Service) GetSession(ctx context.Context, req *registryv1.GetSessionRequ
 			out.Messages = list[i].Messages
 		}
 	}
-	return &registryv1.GetSessionResponse{Session: out}, nil
+	answer := &registryv1.GetSessionResponse{Session: out}
+	if req.GetWithUsage() {
+		if err := s.addUsage(ctx, k, got, answer); err != nil {
+			return nil, s.SessionFault(k, err)
+		}
+	}
+	return answer, nil
+}
+
+// addUsage adds what the epoch of a session has used, and what waits in its conversation.
+func (s *Service) addUsage(ctx context.Context, k sessionkey.Key, se store.Session, out *registryv1.GetSessionResponse) error {
+	var since time.Time // an epoch without a beginning is the complete conversation
+	if se.EpochFrom > 0 {
+		since = se.StartedAt
+	}
+	sums, err := s.Store.SumUsage(ctx, ref(k), store.SumUsage{Since: since})
+	if err != nil {
+		return err
+	}
+	for _, sum := range sums {
+		out.Usage = append(out.Usage, wire.UsageSum(k.Thread(), sum))
+	}
+	last, err := s.Store.LastAnswer(ctx, ref(k), since)
+	if err != nil {
+		return err
+	}
+	if last.Answers > 0 {
+		out.Last = wire.UsageSum(k.Thread(), last)
+	}
+	out.Waiting, err = s.waiting(ctx, k)
+	return err
+}
+
+// waiting counts the messages of a conversation that no turn has begun, among the newest of the agent. A turn that was
+// begun through another registry counts as one that waits.
+func (s *Service) waiting(ctx context.Context, k sessionkey.Key) (n int64, err error) {
+	a, err := s.Agents.Get(k.Agent)
+	if err != nil {
+		return 0, err
+	}
+	inbox, err := s.Store.State(ctx, k.Agent)
+	if err != nil {
+		return 0, err
+	}
+	q := store.ListTurns{Limit: waitingPage}
+	for range waitingPages {
+		page, err := s.Store.ListTurns(ctx, k.Agent, q)
+		if err != nil {
+			return 0, err
+		}
+		for _, t := range page {
+			if t.InboxID <= inbox.Acked {
+				return n, nil
+			}
+			if _, begun := a.Claimed(t.Thread, t.Key); t.Fate == store.FateNone && t.Thread == k.Thread() && !begun {
+				n++
+			}
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		q.Before = page[len(page)-1].InboxID
+	}
+	return n, nil
 }
 
 // session is the session of a conversation, or an empty one where it has none yet.

@@ -3,7 +3,6 @@ package turns
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -124,7 +123,7 @@ func (s setting) change(p *store.SessionPatch, set *agentdir.Agent, c *registryv
 }
 
 // answer is what a command that the claim has carried out is answered with; empty: the runner carries it out.
-func (s *Service) answer(ctx context.Context, r store.Ref, set *agentdir.Agent, c *command, se *store.Session) string {
+func answer(set *agentdir.Agent, c *command, se *store.Session) string {
 	_, known := commandSettings[c.GetName()]
 	if changes := known || c.GetName() == chatcommand.New || c.GetName() == chatcommand.Reset; changes && se == nil {
 		return "This conversation has no session that a command could change."
@@ -132,9 +131,6 @@ func (s *Service) answer(ctx context.Context, r store.Ref, set *agentdir.Agent, 
 	switch c.GetName() {
 	case chatcommand.New, chatcommand.Reset:
 		return "New session. The model does not see what was said before."
-	}
-	if c.GetName() == chatcommand.Usage {
-		return s.usageOf(ctx, r, se)
 	}
 	setting, ok := commandSettings[c.GetName()]
 	if !ok {
@@ -151,21 +147,6 @@ func (s *Service) answer(ctx context.Context, r store.Ref, set *agentdir.Agent, 
 		lines = append(lines, "Models: "+cmp.Or(strings.Join(choices(set), ", "), "none; model.fallbacks of the settings names those that can be chosen")+".")
 	}
 	return strings.Join(lines, "\n")
-}
-
-// usageOf says what the session has used.
-func (s *Service) usageOf(ctx context.Context, r store.Ref, se *store.Session) string {
-	sums, err := s.Store.SumUsage(ctx, r, store.SumUsage{Since: se.StartedAt})
-	if err != nil {
-		return "The usage cannot be read now."
-	}
-	var sum store.Usage
-	var answers int64
-	for _, u := range sums {
-		sum.Add(u.Usage)
-		answers += u.Answers
-	}
-	return fmt.Sprintf("This session: %d answers of models, %d tokens in, %d out.", answers, sum.Input, sum.Output)
 }
 
 // choose finds the model that a person names, with or without its provider.

@@ -153,7 +153,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			b.Files = nil // they may be others now
 		}
 		if command != nil {
-			out.Command, out.Answer = command.ChatCommand, s.answer(ctx, r, set, command, b.Session)
+			out.Command, out.Answer = command.ChatCommand, answer(set, command, b.Session)
 		}
 		at := conversation(set.Accounts, b.Session, r.Thread, tuple)
 		if out.Config, err = s.config(ctx, a.ID, set, at); err != nil {

@@ -36,9 +36,7 @@ func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest)
 			return nil, s.Fault(req.GetAgentId(), id, err)
 		}
 		for _, sum := range sums {
-			out.Sums = append(out.Sums, &registryv1.UsageSum{
-				ThreadId: id, Model: sum.Model, Day: sum.Day, RunId: sum.Turn, Answers: sum.Answers, Usage: wire.ToUsage(sum.Usage),
-			})
+			out.Sums = append(out.Sums, wire.UsageSum(id, sum))
 		}
 	}
 	if len(threads) == size {

@@ -144,6 +144,11 @@ func ToUsage(u store.Usage) *registryv1.Usage {
 	return &registryv1.Usage{Input: u.Input, Output: u.Output, CachedInput: u.CachedInput, Reasoning: u.Reasoning, CacheWrite: u.CacheWrite}
 }
 
+// UsageSum is what some answers of a thread have cost.
+func UsageSum(threadID string, s store.UsageSum) *registryv1.UsageSum {
+	return &registryv1.UsageSum{ThreadId: threadID, Model: s.Model, Day: s.Day, RunId: s.Turn, Answers: s.Answers, Usage: ToUsage(s.Usage)}
+}
+
 func stampOf(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

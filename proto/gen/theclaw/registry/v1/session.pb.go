@@ -422,7 +422,9 @@ type GetSessionRequest struct {
 	// agent_id is required with an alias or another name; empty: the agent of the key.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// key of the session, in any case where only one differs in it.
-	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// with_usage also answers what the epoch has used, and what waits.
+	WithUsage     bool `protobuf:"varint,3,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,11 +473,26 @@ func (x *GetSessionRequest) GetKey() string {
 	return ""
 }
 
+func (x *GetSessionRequest) GetWithUsage() bool {
+	if x != nil {
+		return x.WithUsage
+	}
+	return false
+}
+
 // GetSessionResponse is the session.
 type GetSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// session that was asked for.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// usage of the epoch by model, as SumUsage answers it; empty unless asked for.
+	Usage []*UsageSum `protobuf:"bytes,2,rep,name=usage,proto3" json:"usage,omitempty"`
+	// last answer of a model in the epoch: its input is the prompt that the model saw.
+	// Absent when there is none, and unless asked for.
+	Last *UsageSum `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
+	// waiting messages of the conversation, which no turn has begun; of the newest 1,000
+	// messages of the agent. 0 unless asked for.
+	Waiting       int64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +532,27 @@ func (x *GetSessionResponse) GetSession() *Session {
 		return x.Session
 	}
 	return nil
+}
+
+func (x *GetSessionResponse) GetUsage() []*UsageSum {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *GetSessionResponse) GetLast() *UsageSum {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *GetSessionResponse) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
 }
 
 // PatchSessionRequest changes a session. What is absent stays; what is empty is as
@@ -915,7 +953,7 @@ var File_theclaw_registry_v1_session_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"!theclaw/registry/v1/session.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x03\n" +
+	"!theclaw/registry/v1/session.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etheclaw/registry/v1/turn.proto\"\xb3\x03\n" +
 	"\aSession\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
@@ -952,12 +990,17 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\x04kind\x18\x06 \x01(\tB(\xbaH%r#R\x00R\x04mainR\x02dmR\x05groupR\achannelR\x05namedR\x04kind\"x\n" +
 	"\x14ListSessionsResponse\x128\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"V\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"u\n" +
 	"\x11GetSessionRequest\x12\"\n" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
-	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\"L\n" +
+	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\x12\x1d\n" +
+	"\n" +
+	"with_usage\x18\x03 \x01(\bR\twithUsage\"\xce\x01\n" +
 	"\x12GetSessionResponse\x126\n" +
-	"\asession\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.SessionR\asession\"\xa8\x04\n" +
+	"\asession\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.SessionR\asession\x123\n" +
+	"\x05usage\x18\x02 \x03(\v2\x1d.theclaw.registry.v1.UsageSumR\x05usage\x121\n" +
+	"\x04last\x18\x03 \x01(\v2\x1d.theclaw.registry.v1.UsageSumR\x04last\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x03R\awaiting\"\xa8\x04\n" +
 	"\x13PatchSessionRequest\x12\"\n" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
 	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\x12#\n" +
@@ -1031,6 +1074,7 @@ var file_theclaw_registry_v1_session_proto_goTypes = []any{
 	(*ArchiveSessionRequest)(nil),  // 10: theclaw.registry.v1.ArchiveSessionRequest
 	(*ArchiveSessionResponse)(nil), // 11: theclaw.registry.v1.ArchiveSessionResponse
 	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
+	(*UsageSum)(nil),               // 13: theclaw.registry.v1.UsageSum
 }
 var file_theclaw_registry_v1_session_proto_depIdxs = []int32{
 	12, // 0: theclaw.registry.v1.Session.started_at:type_name -> google.protobuf.Timestamp
@@ -1039,24 +1083,26 @@ var file_theclaw_registry_v1_session_proto_depIdxs = []int32{
 	12, // 3: theclaw.registry.v1.ListSessionsRequest.active_since:type_name -> google.protobuf.Timestamp
 	0,  // 4: theclaw.registry.v1.ListSessionsResponse.sessions:type_name -> theclaw.registry.v1.Session
 	0,  // 5: theclaw.registry.v1.GetSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	0,  // 6: theclaw.registry.v1.PatchSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	0,  // 7: theclaw.registry.v1.ResetSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	0,  // 8: theclaw.registry.v1.ArchiveSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	2,  // 9: theclaw.registry.v1.SessionService.ListSessions:input_type -> theclaw.registry.v1.ListSessionsRequest
-	4,  // 10: theclaw.registry.v1.SessionService.GetSession:input_type -> theclaw.registry.v1.GetSessionRequest
-	6,  // 11: theclaw.registry.v1.SessionService.PatchSession:input_type -> theclaw.registry.v1.PatchSessionRequest
-	8,  // 12: theclaw.registry.v1.SessionService.ResetSession:input_type -> theclaw.registry.v1.ResetSessionRequest
-	10, // 13: theclaw.registry.v1.SessionService.ArchiveSession:input_type -> theclaw.registry.v1.ArchiveSessionRequest
-	3,  // 14: theclaw.registry.v1.SessionService.ListSessions:output_type -> theclaw.registry.v1.ListSessionsResponse
-	5,  // 15: theclaw.registry.v1.SessionService.GetSession:output_type -> theclaw.registry.v1.GetSessionResponse
-	7,  // 16: theclaw.registry.v1.SessionService.PatchSession:output_type -> theclaw.registry.v1.PatchSessionResponse
-	9,  // 17: theclaw.registry.v1.SessionService.ResetSession:output_type -> theclaw.registry.v1.ResetSessionResponse
-	11, // 18: theclaw.registry.v1.SessionService.ArchiveSession:output_type -> theclaw.registry.v1.ArchiveSessionResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	13, // 6: theclaw.registry.v1.GetSessionResponse.usage:type_name -> theclaw.registry.v1.UsageSum
+	13, // 7: theclaw.registry.v1.GetSessionResponse.last:type_name -> theclaw.registry.v1.UsageSum
+	0,  // 8: theclaw.registry.v1.PatchSessionResponse.session:type_name -> theclaw.registry.v1.Session
+	0,  // 9: theclaw.registry.v1.ResetSessionResponse.session:type_name -> theclaw.registry.v1.Session
+	0,  // 10: theclaw.registry.v1.ArchiveSessionResponse.session:type_name -> theclaw.registry.v1.Session
+	2,  // 11: theclaw.registry.v1.SessionService.ListSessions:input_type -> theclaw.registry.v1.ListSessionsRequest
+	4,  // 12: theclaw.registry.v1.SessionService.GetSession:input_type -> theclaw.registry.v1.GetSessionRequest
+	6,  // 13: theclaw.registry.v1.SessionService.PatchSession:input_type -> theclaw.registry.v1.PatchSessionRequest
+	8,  // 14: theclaw.registry.v1.SessionService.ResetSession:input_type -> theclaw.registry.v1.ResetSessionRequest
+	10, // 15: theclaw.registry.v1.SessionService.ArchiveSession:input_type -> theclaw.registry.v1.ArchiveSessionRequest
+	3,  // 16: theclaw.registry.v1.SessionService.ListSessions:output_type -> theclaw.registry.v1.ListSessionsResponse
+	5,  // 17: theclaw.registry.v1.SessionService.GetSession:output_type -> theclaw.registry.v1.GetSessionResponse
+	7,  // 18: theclaw.registry.v1.SessionService.PatchSession:output_type -> theclaw.registry.v1.PatchSessionResponse
+	9,  // 19: theclaw.registry.v1.SessionService.ResetSession:output_type -> theclaw.registry.v1.ResetSessionResponse
+	11, // 20: theclaw.registry.v1.SessionService.ArchiveSession:output_type -> theclaw.registry.v1.ArchiveSessionResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_session_proto_init() }
@@ -1064,6 +1110,7 @@ func file_theclaw_registry_v1_session_proto_init() {
 	if File_theclaw_registry_v1_session_proto != nil {
 		return
 	}
+	file_theclaw_registry_v1_turn_proto_init()
 	file_theclaw_registry_v1_session_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
