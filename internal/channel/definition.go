@@ -105,7 +105,7 @@ type Type struct {
 	ReceivesOnly func(d Definition) bool
 }
 
-// Prefix is what the commands begin with that people are told to write.
+// Prefix is what commands begin with in the texts that people read.
 func (t Type) Prefix() string {
 	if t.KeepsSlash {
 		return "!"

@@ -100,8 +100,8 @@ func TestAccountRate(t *testing.T) {
 	}
 }
 
-// S2-103: that a conversation was told of a command that is for owners keeps back no notice of messages that are lost; of each
-// it gets one in a while.
+// S2-103: a notice that a command is for owners keeps back none of messages that are lost; of each a conversation gets one in
+// a while.
 func TestNoticeOfEachReason(t *testing.T) {
 	api := botAPI(t)
 	h := telegram(t, api, world.Options{}, "dm: open")

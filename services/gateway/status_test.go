@@ -38,7 +38,7 @@ data: [DONE]
 	return s.URL, asked, answer
 }
 
-// S2-17, S2-18: /usage and /status are answered at once, also while a turn runs: with the tokens and the cost of the epoch,
+// S2-17: /usage and /status are answered at once, also while a turn runs: with the tokens and the cost of the epoch,
 // the used part of the context window, what waits in this conversation alone, and the version. What is not known is left out.
 func TestUsageAndStatus(t *testing.T) {
 	api := botAPI(t)

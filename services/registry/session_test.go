@@ -53,6 +53,57 @@ func session(t *testing.T, w *backendtest.World, key string) *registryv1.Session
 
 const bobsKey = "agent:a1:telegram:main:dm:bob"
 
+// A session answers on request what its epoch has used, the last prompt that a model saw, and what waits in its conversation:
+// no message of another one, and none that a turn has begun.
+func TestUsageOfSession(t *testing.T) { backendtest.Each(t, testUsageOfSession) }
+
+func testUsageOfSession(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	push := func(peer, text string) {
+		t.Helper()
+		backendtest.Must2(w.Threads.PushEvents(t.Context(), &registryv1.PushEventsRequest{
+			Thread: &registryv1.ThreadRef{AgentId: "a1", ThreadId: "inbox"},
+			Events: []*registryv1.NewEvent{{Source: "external:telegram:main:dm:" + peer + ":" + peer, Type: "message", Content: `{"text":"` + text + `"}`, SessionKey: "agent:a1:telegram:main:dm:" + peer}},
+		}))
+	}
+	check := func(when, usage, last string, waiting int64) {
+		t.Helper()
+		got := backendtest.Must2(w.Sessions.GetSession(t.Context(), &registryv1.GetSessionRequest{Key: bobsKey, WithUsage: true}))
+		described := func(list ...*registryv1.UsageSum) (out string) {
+			for _, s := range list {
+				out += fmt.Sprintf("%s: %d answers, %d in, %d out", s.GetModel(), s.GetAnswers(), s.GetUsage().GetInput(), s.GetUsage().GetOutput())
+			}
+			return out
+		}
+		if l := got.GetLast(); described(got.GetUsage()...) != usage || l == nil != (last == "") || l != nil && described(l) != last || got.GetWaiting() != waiting {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	push("bob", "one")
+	w.Toil("a1", registryv1.Fate_FATE_REPLIED)
+	const used, last = "n: 2 answers, 6 in, 8 out", "n: 1 answers, 3 in, 4 out"
+	check("after a turn", used, last, 0)
+	for _, peer := range []string{"bob", "bob", "ann"} {
+		push(peer, "waits")
+	}
+	check("while messages wait", used, last, 2)
+	due := w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease()
+	ctx := backendtest.Under(t.Context(), due)
+	p := backendtest.Must2(w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})).GetEvents()[0]
+	begin(ctx, t, w, "a1", p)
+	check("while a turn runs", used, last, 1)
+	w.Release(due)
+	w.Toil("a1", registryv1.Fate_FATE_REPLIED)
+	backendtest.Must2(w.Sessions.ResetSession(t.Context(), &registryv1.ResetSessionRequest{Key: bobsKey}))
+	push("bob", "in a new epoch")
+	claimed(t, w, "a1")
+	check("in a new epoch", "", "", 0)
+	if got := backendtest.Must2(w.Sessions.GetSession(t.Context(), &registryv1.GetSessionRequest{Key: bobsKey})); got.GetUsage() != nil || got.GetLast() != nil || got.GetWaiting() != 0 {
+		t.Errorf("unasked: %v", got)
+	}
+}
+
 // A reset makes the next message, and no other, begin an epoch; the model sees
 // nothing from before it; what people set is used from the next message on.
 func TestSessions(t *testing.T) { backendtest.Each(t, testSessions) }

@@ -8,7 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 )
 
-// A conversation gets one notice of a reason in 10 minutes, whatever else it was told, and what is remembered for that is
+// A conversation gets one notice of a reason in 10 minutes, whatever other notices it got, and what is remembered for that is
 // bounded: what is older goes first.
 func TestRare(t *testing.T) {
 	n := notices{sent: map[refusal]time.Time{}}
