@@ -8,15 +8,19 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/reference"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // remote is the transport of a server at a URL.
@@ -101,7 +105,8 @@ type authorized struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
+	x, ofCall := exchangeOf(req.Context())
+	ctx, cancel := context.WithCancel(x.trace(req.Context()))
 	stop := context.AfterFunc(a.r.ended, cancel)
 	over := func() { stop(); cancel() }
 	req = req.Clone(ctx)
@@ -109,6 +114,7 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header[name] = values
 	}
 	res, err := a.r.client.RoundTrip(req)
+	x.ended(res, err)
 	if err != nil {
 		over()
 		return nil, err
@@ -118,6 +124,8 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 		a.r.refused.Store(int32(res.StatusCode))
 	case res.StatusCode < http.StatusMultipleChoices:
 		a.r.refused.Store(0)
+	case ofCall && res.StatusCode >= http.StatusInternalServerError:
+		res.StatusCode = http.StatusBadGateway // the client of the protocol ends the session for some of these
 	}
 	left := maxMessage
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
@@ -125,6 +133,84 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res.Body = &bounded{res.Body, left, over}
 	return res, nil
+}
+
+// exchange is what became of the HTTP request of one call. The protocol reports a response such as 503 as if the server
+// had answered with an error of its own. That of a call to a process stays empty.
+type exchange struct {
+	used atomic.Bool // by the request of the call; the one that follows a call that is given up is not noted
+
+	mu     sync.Mutex
+	unsent bool  // there is no connection on which the request can have been sent
+	reused bool  // the connection was open before; its other end may be gone
+	status int   // of the response; 0: there is none
+	err    error // why there is no response
+}
+
+// exchangeKey is the key of the exchange of a call in its context.
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange of a request; that of one that is no call has no reader.
+func exchangeOf(ctx context.Context) (x *exchange, ofCall bool) {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok && !x.used.Swap(true) {
+		return x, true
+	}
+	return &exchange{}, false
+}
+
+// trace returns a context whose request is noted.
+func (x *exchange) trace(ctx context.Context) context.Context {
+	note := func(unsent, reused bool) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.unsent, x.reused = unsent, reused
+	}
+	note(true, false)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { note(true, false) }, // again only when nothing was written to the connection before
+		GotConn: func(c httptrace.GotConnInfo) { note(false, c.Reused) },
+	})
+}
+
+// ended notes the end of the request.
+func (x *exchange) ended(res *http.Response, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err = err; err == nil {
+		x.status = res.StatusCode
+	}
+}
+
+// lost reports whether there is no response: what the protocol reports as an error is then none of the server.
+func (x *exchange) lost() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.err != nil
+}
+
+// failure is why the server has not answered the call; nil: it has, or its session has ended.
+func (x *exchange) failure() *unansweredError {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var late interface{ Timeout() bool }
+	switch {
+	case toolset.RetryStatus(x.status):
+		why := strings.TrimSpace(fmt.Sprintf("it responded with status %d %s", x.status, http.StatusText(x.status)))
+		// With 429 a server refuses a request before it does anything for it. What sends 5xx, 503 too, may be a proxy that
+		// has passed the request on.
+		return &unansweredError{why, x.status != http.StatusTooManyRequests, true}
+	case x.err != nil && !errors.Is(x.err, context.Canceled):
+		again := x.reused || errors.Is(x.err, syscall.ECONNREFUSED) || errors.As(x.err, &late) && late.Timeout()
+		return &unansweredError{x.err.Error(), !x.unsent, again}
+	}
+	return nil
+}
+
+// late is why a call has no answer that took too long.
+func (x *exchange) late() *unansweredError {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return &unansweredError{errTimeout.Error(), !x.unsent, true}
 }
 
 // bounded is a body that fails when it is longer than a message may be.

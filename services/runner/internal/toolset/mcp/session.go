@@ -46,6 +46,16 @@ type endedError struct{ why string }
 // Error implements error.
 func (e *endedError) Error() string { return e.why }
 
+// unansweredError is the error of a call that its server has not answered, though its session goes on.
+type unansweredError struct {
+	why   string
+	begun bool // the server may have begun the call
+	again bool // the same call may be answered a little later
+}
+
+// Error implements error.
+func (e *unansweredError) Error() string { return e.why }
+
 // launch is what a start needs.
 type launch struct {
 	server  *registrypb.McpServer
@@ -177,8 +187,8 @@ func (x *session) differs(name, sha string) string {
 	return ""
 }
 
-// call calls a tool. A report of progress gives it the time of a call again. The error is errTimeout, the cause of
-// ctx, an [*endedError], a [*jsonrpc.Error] of the server, or that its answer is not understood.
+// call calls a tool. A report of progress gives it the time of a call again. The error is an [*unansweredError], the
+// cause of ctx, an [*endedError], a [*jsonrpc.Error] of the server, or that its answer is not understood.
 func (x *session) call(ctx context.Context, name string, args json.RawMessage, limit time.Duration, progress func(string)) (*sdk.CallToolResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -201,20 +211,28 @@ func (x *session) call(ctx context.Context, name string, args json.RawMessage, l
 		defer x.mu.Unlock()
 		delete(x.progress, token)
 	}()
+	var sent exchange
+	ctx = context.WithValue(ctx, exchangeKey{}, &sent)
 	params := &sdk.CallToolParams{Name: name, Arguments: args}
 	params.SetProgressToken(token)
 	r, err := x.client.CallTool(ctx, params)
 	_, answered := errors.AsType[*jsonrpc.Error](err)
+	failed := sent.failure()
 	switch {
 	case err == nil:
 		return r, nil
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout):
+		return nil, sent.late()
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case answered && !errors.Is(err, sdk.ErrConnectionClosed):
+	case failed != nil:
+		failed.why = x.sent.Without(failed.why)
+		return nil, failed
+	case answered && !sent.lost() && !errors.Is(err, sdk.ErrConnectionClosed):
 		return nil, err
 	}
 	if x.endsSoon() {
 		return nil, &endedError{x.err.Error()}
 	}
-	return nil, fmt.Errorf("its answer is not understood: %w", err)
+	return nil, errors.New("its answer is not understood: " + x.sent.Without(err.Error()))
 }

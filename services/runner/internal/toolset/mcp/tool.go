@@ -45,39 +45,72 @@ func (t *tool) Class(toolset.Call) toolset.Class { return t.pin.class(t.launch.s
 // unknown follows why the end of a call with an effect is not known.
 const unknown = "; outcome unknown, verify before repeating"
 
-// Run implements [toolset.Tool].
-func (t *tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
-	effect := t.Class(c) == toolset.Effect
-	for again := false; ; again = true {
-		// Another turn may have had the server forgotten: it is looked up each time, so that all of an agent use one.
-		server := t.servers.server(t.agent, t.launch)
-		x, err := t.acquire(ctx, server)
-		if err != nil {
-			return toolset.Failed("nothing was run: " + err.Error())
+// Run implements [toolset.Tool]. A call that may be repeated is made once more when its server ends, and again where
+// a little time may help; one with an effect is made once.
+func (t *tool) Run(ctx context.Context, c toolset.Call) (r toolset.Result) {
+	effect, ended := t.Class(c) == toolset.Effect, false
+	toolset.Retry(ctx, t.servers.o.Wait, func(n int) bool {
+		var err error
+		r, err = t.attempt(ctx, c)
+		if isEnd(err) && !effect && !ended {
+			ended = true
+			r, err = t.attempt(ctx, c)
 		}
-		r, refusal, err := t.call(ctx, server, x, c)
-		_, ended := errors.AsType[*endedError](err)
-		answer, answered := errors.AsType[*jsonrpc.Error](err)
+		if err == nil {
+			return false
+		}
+		unanswered, ok := errors.AsType[*unansweredError](err)
+		text := t.failure(err, n)
 		switch {
-		case refusal != "":
-			return toolset.Failed(refusal)
-		case err == nil:
-			return t.result(r, x)
-		case answered:
-			return toolset.Failed(t.external(x, short(answer.Message)))
-		case ended && !effect && !again:
-			continue
-		case ended:
-			err = fmt.Errorf("server %s ended (%w)", t.name(), err)
+		case !effect:
+			r = toolset.Failed(text)
+		case ok && !unanswered.begun:
+			r = toolset.Failed("nothing was run: " + text)
 		default:
-			err = fmt.Errorf("server %s: %w", t.name(), err)
+			r = toolset.Result{InDoubt: true, Text: text + unknown}
 		}
-		text := x.sent.Without(clean(err.Error()))
-		if effect {
-			return toolset.Result{InDoubt: true, Text: text + unknown}
-		}
-		return toolset.Failed(text)
+		return ok && unanswered.again && !effect
+	})
+	return r
+}
+
+// isEnd reports whether a call has failed because its server has ended.
+func isEnd(err error) bool {
+	_, ok := errors.AsType[*endedError](err)
+	return ok
+}
+
+// failure is why a call has no result after n attempts.
+func (t *tool) failure(err error, n int) string {
+	text := "server " + t.name() + ": " + clean(err.Error())
+	if isEnd(err) {
+		text = fmt.Sprintf("server %s ended (%s)", t.name(), clean(err.Error()))
 	}
+	if n > 1 {
+		text += fmt.Sprintf("; it was tried %d times", n)
+	}
+	return text
+}
+
+// attempt makes a call once. The error is why the server has not answered, in clean text without secrets.
+func (t *tool) attempt(ctx context.Context, c toolset.Call) (toolset.Result, error) {
+	// Another turn may have had the server forgotten: it is looked up each time, so that all of an agent use one.
+	server := t.servers.server(t.agent, t.launch)
+	x, err := t.acquire(ctx, server)
+	if err != nil {
+		return toolset.Failed("nothing was run: " + err.Error()), nil
+	}
+	r, refusal, err := t.call(ctx, server, x, c)
+	answer, answered := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case refusal != "":
+		return toolset.Failed(refusal), nil
+	case err == nil:
+		return t.result(r, x), nil
+	case answered:
+		return toolset.Failed(t.external(x, short(answer.Message))), nil
+	}
+	return toolset.Result{}, err
 }
 
 // acquire waits for the server no longer than for an answer.

@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 const (
@@ -29,9 +30,6 @@ const (
 	maxAddress   = 8 << 10 // bytes of an address, which the result repeats
 	userAgent    = "Mozilla/5.0 (compatible; TheClaw)"
 )
-
-// waits are the times between the attempts of one call.
-var waits = []time.Duration{2 * time.Second, 4 * time.Second}
 
 // client makes the requests of one tool.
 type client struct {
@@ -152,14 +150,17 @@ type failure struct {
 }
 
 // do makes a request, and makes it again where that may help.
-func (c *client) do(ctx context.Context, r request) (response, error) {
-	for n := 0; ; n++ {
-		res, sent, failed := c.attempt(ctx, r)
-		again := failed == nil && (res.status == http.StatusTooManyRequests || res.status >= 500) || failed != nil && failed.wait
-		if !again || sent && r.once() || n == len(waits) || c.wait(ctx, waits[n]) != nil {
-			return res, explain(failed, n+1, sent && r.once())
-		}
-	}
+func (c *client) do(ctx context.Context, r request) (res response, err error) {
+	toolset.Retry(ctx, c.wait, func(n int) bool {
+		var sent bool
+		var failed *failure
+		res, sent, failed = c.attempt(ctx, r)
+		again := failed == nil && toolset.RetryStatus(res.status) || failed != nil && failed.wait
+		sent = sent && r.once()
+		err = explain(failed, n, sent)
+		return again && !sent
+	})
+	return res, err
 }
 
 // explain is the error for a model; nil when there is a response. sent: the request must not
