@@ -115,6 +115,8 @@ const (
 	McpUnavailable = "MCP_UNAVAILABLE"
 	// McpAuth: the MCP server refuses its credentials.
 	McpAuth = "MCP_AUTH"
+	// SecretMissing: there is no such secret, or its value cannot be read.
+	SecretMissing = "SECRET_MISSING"
 	// McpPinChanged: the MCP server has reported other tools than those that were shown.
 	McpPinChanged = "MCP_PIN_CHANGED"
 	// MediaNotFound: the agent has no media of this hash, or their data are damaged.

@@ -3,11 +3,16 @@ package runner_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -353,6 +358,55 @@ func TestMCPOverHTTP(t *testing.T) {
 	}
 	if s := m.start("bad"); s.GetState() != runnerpb.ServerState_SERVER_STATE_AUTH || !strings.Contains(s.GetWhat(), "401") || strings.Contains(s.GetWhat(), "other") {
 		t.Errorf("with another header: %v", s)
+	}
+}
+
+// S4-93: a server whose settings refer to what is missing is not started, and nothing is sent; the error says what is
+// missing, also for the model, and the server starts when it is there.
+func TestMCPSecretMissing(t *testing.T) {
+	good, err := url.Parse(mcptest.Serve(t, "Bearer token-7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int32
+	proxy := httputil.NewSingleHostReverseProxy(good)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	address, host := front.URL, strings.TrimPrefix(front.URL, "http://")
+	missing := filepath.Join(t.TempDir(), "missing")
+	m := newMCP(t, fmt.Sprintf(`    named: {url: %[1]q, headers: {Authorization: 'Bearer {{secret:OTHER}}'}}
+    read: {url: %[1]q, headers: {Authorization: 'Bearer {{secret:SHOP}}'}}
+    header: {url: %[1]q, headers: {Authorization: 'file:%[2]s'}}
+    good: {command: [PROGRAM], env: {MCPTEST: good, TOKEN: 'file:%[2]s'}}
+secrets:
+  SHOP: {ref: 'file:%[2]s', hosts: [%[3]q]}
+`, address, missing, host), "")
+	start := func(name string) error {
+		_, err := m.shop.StartServer(t.Context(), &runnerpb.StartServerRequest{AgentId: "a1", Server: name})
+		return err
+	}
+	for name, what := range map[string]string{
+		"named":  "there is no secret OTHER",
+		"read":   "the value of the secret SHOP cannot be read from file:" + missing,
+		"header": "the value of Authorization cannot be read from file:" + missing,
+		"good":   "the value of TOKEN cannot be read from file:" + missing,
+	} {
+		err := start(name)
+		if !fault.Is(err, fault.SecretMissing) || fault.From(err).What != "the MCP server "+name+" was not started: "+what || !strings.Contains(fault.From(err).Fix, "agentctl mcp restart "+name) {
+			t.Errorf("%s: %v", name, fault.From(err))
+		}
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+	if err := os.WriteFile(missing, []byte("token-7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := start("read"); err != nil {
+		t.Errorf("when the value is there: %v", err)
 	}
 }
 

@@ -22,9 +22,11 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/egress"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/reference"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -46,22 +48,22 @@ var secretMark = regexp.MustCompile(`\{\{\s*secret:([^{}]*)\}\}`)
 type Sent map[string]string
 
 // Put replaces the marks in the headers of a request by the values of its secrets. A header of shared
-// goes to every server that redirects lead to, and carries none. refusal is why the request is not made,
-// for the model; empty: it may be.
-func (s Source) Put(u *url.URL, header http.Header, shared []string, known []*registrypb.Secret) (sent Sent, refusal string) {
+// goes to every server that redirects lead to, and carries none. refusal is why the request is not made; nil: it may
+// be. Its reason is SECRET_MISSING where there is no such secret or its value cannot be read.
+func (s Source) Put(u *url.URL, header http.Header, shared []string, known []*registrypb.Secret) (sent Sent, refusal *fault.Error) {
 	sent = Sent{}
 	for name, values := range header {
 		for i, value := range values {
 			values[i] = secretMark.ReplaceAllStringFunc(value, func(mark string) string {
 				secret := strings.TrimSpace(secretMark.FindStringSubmatch(mark)[1])
-				v, why := "", fmt.Sprintf("the header %s goes to every server that redirects lead to, so it cannot carry a secret. Use another header.", name)
+				v, why := "", refuse(fault.InvalidArgument, fmt.Sprintf("the header %s goes to every server that redirects lead to, so it cannot carry a secret", name), "use another header")
 				if !slices.Contains(shared, textproto.CanonicalMIMEHeaderKey(name)) {
 					v, why = s.value(u, secret, known)
 				}
-				if refusal == "" {
+				if refusal == nil {
 					refusal = why
 				}
-				if why == "" {
+				if why == nil {
 					sent[v] = secret
 				}
 				return v
@@ -72,7 +74,7 @@ func (s Source) Put(u *url.URL, header http.Header, shared []string, known []*re
 }
 
 // value returns the value of a secret, for a request to an address.
-func (s Source) value(u *url.URL, name string, known []*registrypb.Secret) (value, refusal string) {
+func (s Source) value(u *url.URL, name string, known []*registrypb.Secret) (value string, refusal *fault.Error) {
 	i := slices.IndexFunc(known, func(k *registrypb.Secret) bool { return k.GetName() == name })
 	if i < 0 {
 		var names []string
@@ -80,26 +82,30 @@ func (s Source) value(u *url.URL, name string, known []*registrypb.Secret) (valu
 			names = append(names, k.GetName())
 		}
 		if len(names) == 0 {
-			return "", "this agent has no secrets; its owner adds them below secrets in theclaw.yaml."
+			return "", refuse(fault.SecretMissing, "this agent has no secrets", "its owner adds them below secrets in theclaw.yaml")
 		}
-		return "", fmt.Sprintf("there is no secret %s. There are %s.", boundary.Name(name), strings.Join(names, ", "))
+		return "", refuse(fault.SecretMissing, "there is no secret "+boundary.Name(name), "there are "+strings.Join(names, ", "))
 	}
 	secret := known[i]
 	hosts, err := egress.Parse(secret.GetHosts())
 	if err != nil {
-		return "", "the hosts of the secret " + name + " are not understood; its owner corrects them in theclaw.yaml."
+		return "", refuse(fault.ConfigInvalid, "the hosts of the secret "+name+" are not understood", "its owner corrects them in theclaw.yaml")
 	}
 	switch {
 	case u.Scheme != "https" && !isLocal(u.Hostname()):
-		return "", "a secret is sent by https only. Use an https address."
+		return "", refuse(fault.InvalidArgument, "a secret is sent by https only", "use an https address")
 	case !hosts.Permits(u.Hostname(), portOf(u)):
-		return "", fmt.Sprintf("the secret %s may not be sent to %s. Its hosts are %s.", name, boundary.Name(u.Host), strings.Join(secret.GetHosts(), ", "))
+		return "", refuse(fault.InvalidArgument, fmt.Sprintf("the secret %s may not be sent to %s", name, boundary.Name(u.Host)), "its hosts are "+strings.Join(secret.GetHosts(), ", "))
 	}
 	value, err = s.Value(secret.GetRef())
 	if err != nil || value == "" || !httpguts.ValidHeaderFieldValue(value) {
-		return "", fmt.Sprintf("the value of the secret %s cannot be read from %s. The owner of the agent corrects that where the runner is.", name, secret.GetRef())
+		return "", refuse(fault.SecretMissing, fmt.Sprintf("the value of the secret %s cannot be read from %s", name, secret.GetRef()), "the owner of the agent corrects that where the runner is")
 	}
-	return value, ""
+	return value, nil
+}
+
+func refuse(reason, what, fix string) *fault.Error {
+	return fault.New(codes.FailedPrecondition, reason, what, fix)
 }
 
 // Value is what a reference stands for, kept out of logs from now on. The error names the reference and no value.

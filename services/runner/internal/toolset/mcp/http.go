@@ -67,8 +67,8 @@ func (s *server) remote(p launch) (*remote, error) {
 		header.Set(name, value)
 	}
 	sent, refusal := s.o.Values.Put(u, header, nil, p.secrets)
-	if refusal != "" {
-		return nil, fmt.Errorf("%w: %s", errAuth, refusal)
+	if refusal != nil {
+		return nil, fmt.Errorf("%w: %w", errUnsent, refusal)
 	}
 	for value, name := range sent {
 		p.sent[value] = name

@@ -51,6 +51,7 @@ type server struct {
 	mu       sync.Mutex
 	state    runnerpb.ServerState
 	what     string             // what is wrong with it
+	unsent   *fault.Error       // why its credentials could not be sent; nil: they were, or it was not started
 	changed  chan struct{}      // closed with each change of state
 	session  *session           // while it is up
 	last     *launch            // of the last start; nil: there was none
@@ -144,6 +145,13 @@ func (s *server) acquire(ctx context.Context, p launch) (x *session, err error) 
 	}
 }
 
+// credentials is why the credentials of the server could not be sent at its last start; nil: they were.
+func (s *server) credentials() *fault.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsent
+}
+
 // count notes a call, for people.
 func (s *server) count() {
 	s.mu.Lock()
@@ -171,7 +179,7 @@ func same(a, b launch) bool {
 // begin starts the server; mu is held, and it does not run.
 func (s *server) begin(p launch) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.last, s.end, s.over, s.used = &p, cancel, make(chan struct{}), time.Now()
+	s.last, s.end, s.over, s.used, s.unsent = &p, cancel, make(chan struct{}), time.Now(), nil
 	s.set(runnerpb.ServerState_SERVER_STATE_STARTING, "")
 	go s.run(ctx, p, s.over)
 }
@@ -192,11 +200,18 @@ var errIdle = errors.New("it was not used")
 // run keeps the server up until ctx ends, it is idle, or it refuses its credentials.
 func (s *server) run(ctx context.Context, p launch, over chan struct{}) {
 	defer close(over)
-	finish := func(state runnerpb.ServerState, what string) {
+	finish := func(state runnerpb.ServerState, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.end()
 		s.end, s.session = nil, nil
+		what := ""
+		if err != nil {
+			what = err.Error()
+		}
+		if errors.Is(err, errUnsent) {
+			s.unsent, _ = errors.AsType[*fault.Error](err)
+		}
 		s.set(state, what)
 	}
 	var failures []time.Time
@@ -205,10 +220,10 @@ func (s *server) run(ctx context.Context, p launch, over chan struct{}) {
 		err := s.once(ctx, p)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, errIdle):
-			finish(runnerpb.ServerState_SERVER_STATE_STOPPED, "")
+			finish(runnerpb.ServerState_SERVER_STATE_STOPPED, nil)
 			return
-		case errors.Is(err, errAuth):
-			finish(runnerpb.ServerState_SERVER_STATE_AUTH, err.Error())
+		case errors.Is(err, errUnsent) || errors.Is(err, errAuth):
+			finish(runnerpb.ServerState_SERVER_STATE_AUTH, err)
 			return
 		case time.Since(began) >= steadyAfter:
 			failed, failures = 0, nil
@@ -226,7 +241,7 @@ func (s *server) run(ctx context.Context, p launch, over chan struct{}) {
 		s.set(state, err.Error())
 		s.mu.Unlock()
 		if idle {
-			finish(runnerpb.ServerState_SERVER_STATE_STOPPED, err.Error())
+			finish(runnerpb.ServerState_SERVER_STATE_STOPPED, err)
 			return
 		}
 		if failed > 0 {

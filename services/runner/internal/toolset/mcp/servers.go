@@ -238,7 +238,7 @@ func (s *Servers) List(agentID string, c *registrypb.TurnConfig) []*runnerpb.Ser
 }
 
 // Start starts a server of an agent, if it does not run or restart is set, and returns its state when its tools
-// were read and reported. The error is that the settings have no such server.
+// were read and reported. The error is that the settings have no such server, or that what they refer to is missing.
 func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnConfig, name string, restart bool) (*runnerpb.Server, error) {
 	n := slices.IndexFunc(c.GetMcp(), func(m *registrypb.McpServer) bool { return m.GetName() == name })
 	if n < 0 {
@@ -258,6 +258,10 @@ func (s *Servers) Start(ctx context.Context, agentID string, c *registrypb.TurnC
 	defer cancel()
 	before := one.show().GetState() == runnerpb.ServerState_SERVER_STATE_UP
 	x, err := one.acquire(ctx, p)
+	if why := one.credentials(); err != nil && why != nil {
+		return nil, fault.New(why.Code, why.Reason, fmt.Sprintf("the MCP server %s was not started: %s", name, why.What),
+			fmt.Sprintf("%s; after that run 'agentctl mcp restart %s --agent %s'", why.Fix, name, agentID))
+	}
 	if err != nil {
 		return one.show(), nil // it says why
 	}

@@ -36,6 +36,7 @@ const (
 
 var (
 	errAuth    = errors.New("it refuses its credentials")
+	errUnsent  = errors.New("its credentials cannot be sent")
 	errStopped = errors.New("it was stopped")
 	errTimeout = errors.New("it took too long")
 )

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/egress"
 	"github.com/theclaw/agents/internal/egress/proxy"
@@ -164,7 +165,8 @@ func (s *server) value(p launch, name, value string) (string, error) {
 	}
 	v, err := s.o.Values.Value(value)
 	if err != nil || v == "" {
-		return "", fmt.Errorf("%w: the value of %s cannot be read from %s", errAuth, name, value)
+		missing := fault.New(codes.FailedPrecondition, fault.SecretMissing, fmt.Sprintf("the value of %s cannot be read from %s", name, value), "set it where the runner is")
+		return "", fmt.Errorf("%w: %w", errUnsent, missing)
 	}
 	p.sent[v] = name
 	return v, nil

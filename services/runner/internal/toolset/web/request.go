@@ -120,8 +120,8 @@ func (r *requester) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		header.Set("Idempotency-Key", c.Key)
 	}
 	secrets, why := r.secrets.Put(u, header, carried, c.Place.Config.GetSecrets())
-	if why != "" {
-		return toolset.Failed("Nothing was requested: " + why)
+	if why != nil {
+		return toolset.Failed(fmt.Sprintf("Nothing was requested: %s. %s.", why.What, strings.ToUpper(why.Fix[:1])+why.Fix[1:]))
 	}
 	limits := r.limits.of(c.Place.Config.GetHttp())
 	res, err := r.client.do(ctx, request{a.Method, u, header, a.Body, limits})
