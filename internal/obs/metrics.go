@@ -218,7 +218,7 @@ func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 		waits:         m.gauge("waits", "Calls that wait for a person, by kind: question, approval.", "kind"),
 		waitTime:      m.histogram("wait_seconds", "Time of a wait by kind and end: answered, refused, expired, interrupted.", long, "kind", "end"),
 		processes:     m.gauge("processes", "Programs in the background by state: starting, running.", "state"),
-		egressRefused: m.counter("egress_refused_total", "Connections of programs to hosts that sandbox.network does not name.").WithLabelValues(),
+		egressRefused: m.counter("egress_refused_total", "Connections of programs, also of MCP servers, to hosts that their settings do not name.").WithLabelValues(),
 		parallel:      m.gauge("tool_parallel", "Calls of tools that run now.").WithLabelValues(),
 		sandboxes:     m.gauge("sandboxes", "Sandboxes that outlive a command and that this runner has used, by driver and scope: session, agent, shared.", "driver", "scope"),
 		TurnsActive:   m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),

@@ -184,7 +184,7 @@ func (w *home) try(b breach, s *Sandbox) string {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		c.Serve = proxy.New(permitted, netguard.Guard{Allow: netguard.Everywhere}, nil).Serve
+		c.Serve = proxy.New(permitted, "sandbox.network", netguard.Guard{Allow: netguard.Everywhere}, nil).Serve
 	}
 	var r Result
 	if s == nil {

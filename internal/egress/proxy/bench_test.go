@@ -52,7 +52,7 @@ func BenchmarkCopy(b *testing.B) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		proxy.New(hosts, netguard.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, nil).Serve(listener)
+		proxy.New(hosts, "sandbox.network", netguard.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, nil).Serve(listener)
 	}()
 	defer func() {
 		_ = listener.Close()

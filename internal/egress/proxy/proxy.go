@@ -50,19 +50,21 @@ const (
 // Proxy serves the programs of one agent. It is safe for concurrent use.
 type Proxy struct {
 	hosts     egress.Hosts
+	setting   string // that has them
 	dialer    net.Dialer
 	transport *http.Transport
 	// refused is called with what was refused; it may be called by several goroutines.
 	refused func(host string)
 }
 
-// New returns a Proxy that permits hosts, whose addresses the guard must permit as well. refused is called for
-// each connection and request that is refused, with the host; nil: with none.
-func New(hosts egress.Hosts, guard netguard.Guard, refused func(host string)) *Proxy {
+// New returns a Proxy that permits hosts, whose addresses the guard must permit as well. setting is the key of the
+// settings that names the hosts, such as sandbox.network: a program that is refused another one reads it. refused is
+// called for each connection and request that is refused, with the host; nil: with none.
+func New(hosts egress.Hosts, setting string, guard netguard.Guard, refused func(host string)) *Proxy {
 	if refused == nil {
 		refused = func(string) {}
 	}
-	p := &Proxy{hosts: hosts, dialer: net.Dialer{Timeout: dialTimeout, Control: guard.Control}, refused: refused}
+	p := &Proxy{hosts: hosts, setting: setting, dialer: net.Dialer{Timeout: dialTimeout, Control: guard.Control}, refused: refused}
 	p.transport = &http.Transport{
 		DialContext: p.dialer.DialContext, DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: headerTimeout, MaxResponseHeaderBytes: maxHeader,
 	}
@@ -103,7 +105,7 @@ func (p *Proxy) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if port != 80 && port != 443 {
 			shown = net.JoinHostPort(host, strconv.Itoa(port))
 		}
-		refuse(w, r, http.StatusForbidden, "host not allowed: "+boundary.Name(shown)+" (sandbox.network)")
+		refuse(w, r, http.StatusForbidden, "host not allowed: "+boundary.Name(shown)+" ("+p.setting+")")
 	case r.Method == http.MethodConnect:
 		p.tunnel(ctx, w, r, net.JoinHostPort(host, strconv.Itoa(port)))
 	default:

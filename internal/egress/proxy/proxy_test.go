@@ -57,7 +57,7 @@ func start(t *testing.T, guard netguard.Guard) *world {
 		return s.Listener.Addr().(*net.TCPAddr).AddrPort().String()[len("127.0.0.1:"):]
 	}
 	h := hosts(t, "localhost:"+port(w.plain), "localhost:"+port(w.secure))
-	p := New(h, guard, func(host string) {
+	p := New(h, "mcp.servers.github.network", guard, func(host string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.refusals = append(w.refusals, host)
@@ -110,7 +110,7 @@ func TestProxy(t *testing.T) {
 		}
 		b, _ := io.ReadAll(r.Body)
 		_ = r.Body.Close()
-		if r.StatusCode != http.StatusForbidden || !strings.Contains(string(b), "host not allowed: ") || !strings.Contains(string(b), "(sandbox.network)") {
+		if r.StatusCode != http.StatusForbidden || !strings.Contains(string(b), "host not allowed: ") || !strings.Contains(string(b), "(mcp.servers.github.network)") {
 			t.Errorf("%s: %d %q", host, r.StatusCode, b)
 		}
 		if _, err := client.Get(named(w.secure, host)); err == nil || !strings.Contains(err.Error(), "host not allowed: ") {
@@ -201,7 +201,7 @@ func TestEnd(t *testing.T) {
 	defer slow.Close()
 	defer close(let)
 	address := strings.TrimPrefix(named(slow, "localhost"), "http://")
-	p := New(hosts(t, address), loopback, nil)
+	p := New(hosts(t, address), "sandbox.network", loopback, nil)
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,8 @@ type Meter interface {
 	ServerState(server, from, to string)
 	// AddServerRestart counts a restart.
 	AddServerRestart(server string)
+	// AddEgressRefused counts a connection of a server to a host that is not allowed.
+	AddEgressRefused()
 }
 
 // stateNames are the states of a server that runs, or is to run, for metrics.

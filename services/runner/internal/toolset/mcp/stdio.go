@@ -151,7 +151,8 @@ func (s *server) command(p launch) (c sandbox.Command, err error) {
 		if err != nil {
 			return c, err
 		}
-		c.Through(proxy.New(hosts, netguard.Guard{}, func(host string) {
+		c.Through(proxy.New(hosts, "mcp.servers."+s.name+".network", netguard.Guard{}, func(host string) {
+			s.o.Meter.AddEgressRefused()
 			s.o.Logger.Info("an MCP server wanted to reach a host that its settings do not name", "agent_id", s.agent, "server", s.name, "host", host)
 		}).Serve)
 	}

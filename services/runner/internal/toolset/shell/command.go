@@ -89,7 +89,7 @@ func (t *Tool) parse(c toolset.Call) (p program, err error) {
 		p.command.Network = true
 		return p, nil
 	}
-	return p, t.confine(c, &p, c.Place.Config.GetNetworkHosts())
+	return p, t.confine(c, &p, networkSetting, c.Place.Config.GetNetworkHosts())
 }
 
 var errTooLarge = fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
@@ -122,15 +122,15 @@ func contained(c *registrypb.TurnConfig, p program) bool {
 	return c.GetSandbox().GetDocker() != nil && !p.elevated && !p.ofHome
 }
 
-// confine gives a program of the sandbox the directories of the turn and the hosts of the settings. A container has
+// confine gives a program of the sandbox the directories of the turn and the hosts of a setting. A container has
 // the directories from its settings.
-func (t *Tool) confine(c toolset.Call, p *program, hosts []string) error {
+func (t *Tool) confine(c toolset.Call, p *program, setting string, hosts []string) error {
 	command := &p.command
 	if readsWorkspace(c.Place.Config) && !contained(c.Place.Config, *p) {
 		command.Workspace, command.Workdir = command.Workdir, c.Place.Config.GetSandbox().GetScratch()
 		command.Env["TMPDIR"] = command.Workdir
 	}
-	return t.permit(c, command, hosts)
+	return t.permit(c, command, setting, hosts)
 }
 
 // readsWorkspace reports whether programs may read the workspace and write in the scratch directory.

@@ -13,9 +13,12 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// permit lets a command reach the hosts of the settings, where it has no other network: at addresses that are
+// networkSetting is the setting with the hosts of the commands of an agent.
+const networkSetting = "sandbox.network"
+
+// permit lets a command reach the hosts of a setting, where it has no other network: at addresses that are
 // public, or that http_request may reach as well.
-func (t *Tool) permit(c toolset.Call, command *sandbox.Command, list []string) error {
+func (t *Tool) permit(c toolset.Call, command *sandbox.Command, setting string, list []string) error {
 	if len(list) == 0 || command.Network || c.Place.Config.GetSandboxMode() == string(sandbox.Off) {
 		return nil
 	}
@@ -32,7 +35,7 @@ func (t *Tool) permit(c toolset.Call, command *sandbox.Command, list []string) e
 	logged := once(func(host string) {
 		t.logger().InfoContext(context.Background(), "a program wanted to reach a host that its settings do not name", "agent_id", c.Place.AgentID, "host", host)
 	})
-	through := proxy.New(hosts, guard, func(host string) {
+	through := proxy.New(hosts, setting, guard, func(host string) {
 		if t.Meter != nil {
 			t.Meter.AddEgressRefused()
 		}

@@ -64,6 +64,22 @@ END`, url)
 	}
 }
 
+// S3-58, S4-93: a program of the home has hosts of its own, and reads the setting that has them.
+func TestHostsOfProgram(t *testing.T) {
+	need.Namespaces(t, "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "--mount-proc")
+	s, err := sandbox.New(t.Context(), sandbox.Options{ScratchDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	place, p := at(t), printer()
+	p.Argv, p.NetworkHosts = []string{"curl", "-sS", "http://{word}/"}, []string{"git.example.org"}
+	r := programOf(place.Config, s, p).Run(t.Context(), toolset.Call{Key: "k:tool:1:1", Name: p.GetName(), Args: json.RawMessage(`{"word":"example.com"}`), Place: place})
+	if want := "host not allowed: example.com (tools.programs.print_word.network)"; !strings.Contains(string(r.JSON)+r.Text, want) {
+		t.Errorf("%s%s", r.Text, r.JSON)
+	}
+}
+
 // A list that a newer registry wrote, and we do not understand, runs nothing.
 func TestHostsAreUnderstood(t *testing.T) {
 	place, b := at(t), &box{}

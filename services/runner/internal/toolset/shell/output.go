@@ -31,7 +31,7 @@ func (t *Tool) Output(ctx context.Context, at toolset.Place, key string, argv []
 	c := toolset.Call{Key: key, Place: at}
 	p := program{command: t.command(c, program{}, timeout)}
 	p.command.Argv, p.command.OutputCap, p.command.SpillDir = argv, maxOutput, ""
-	if err := t.confine(c, &p, at.Config.GetNetworkHosts()); err != nil {
+	if err := t.confine(c, &p, networkSetting, at.Config.GetNetworkHosts()); err != nil {
 		return "", err
 	}
 	var box Sandbox

@@ -56,7 +56,7 @@ func (p Python) parse(c toolset.Call) (program, error) {
 	}
 	of := program{shown: code, text: line, shorten: true}
 	of.command = p.Tool.command(c, of, timeout)
-	err = p.Tool.confine(c, &of, c.Place.Config.GetNetworkHosts())
+	err = p.Tool.confine(c, &of, networkSetting, c.Place.Config.GetNetworkHosts())
 	return of, err
 }
 

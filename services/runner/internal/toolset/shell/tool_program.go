@@ -87,7 +87,7 @@ func (t programTool) parse(c toolset.Call) (p program, err error) {
 	} else if command.Argv, err = argv.Fill(command.Argv, c.Args); err != nil {
 		return p, err
 	}
-	if err := t.tool.confine(c, &p, t.settings.GetNetworkHosts()); err != nil {
+	if err := t.tool.confine(c, &p, "tools.programs."+t.settings.GetName()+".network", t.settings.GetNetworkHosts()); err != nil {
 		return p, err
 	}
 	command.Locate() // what the policy decides on is then what runs, whatever PATH is in the sandbox
