@@ -34,6 +34,9 @@ import (
 // Variable names the server that the program is; empty: it is none.
 const Variable = "MCPTEST"
 
+// Protocol names the one version of the protocol that the good server speaks; empty: it speaks all.
+const Protocol = "MCPTEST_PROTOCOL"
+
 // Good is the name of the server that does nothing wrong until it is asked to.
 const Good = "good"
 
@@ -76,8 +79,15 @@ func (writer) Close() error { return nil }
 // address. At the end of the test it also ends the sessions that a client left open.
 func Serve(t testing.TB, authorization string) (address string) {
 	t.Helper()
-	server := NewGood(Process{Err: io.Discard, Getenv: func(string) string { return "" }, Exit: func(int) {}})
-	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
+	return ServeProtocol(t, authorization, "")
+}
+
+// ServeProtocol is Serve of a server that speaks one version of the protocol; empty: all that have sessions.
+func ServeProtocol(t testing.TB, authorization, version string) (address string) {
+	t.Helper()
+	getenv := func(name string) string { return map[string]string{Protocol: version}[name] }
+	server := NewGood(Process{Err: io.Discard, Getenv: getenv, Exit: func(int) {}})
+	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{Stateless: version >= withoutSessions})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != authorization {
 			http.Error(w, "no", http.StatusUnauthorized)
@@ -93,6 +103,9 @@ func Serve(t testing.TB, authorization string) (address string) {
 	})
 	return s.URL
 }
+
+// withoutSessions is the version from which on the protocol has no sessions over HTTP.
+const withoutSessions = "2026-07-28"
 
 type text struct {
 	Text string `json:"text"`
@@ -112,7 +125,11 @@ type text struct {
 //	fail    (read)    answers an error
 //	run     (effect)  runs text with bash, and answers how it ended
 func NewGood(p Process) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "good", Version: "1"}, nil)
+	o := &sdk.ServerOptions{}
+	if v := p.Getenv(Protocol); v != "" {
+		o.SupportedProtocolVersions = []string{v}
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "good", Version: "1"}, o)
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true}
 	say := func(format string, args ...any) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}, nil, nil
