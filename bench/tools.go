@@ -17,6 +17,7 @@ func (r *run) toolsAlone(ctx context.Context) error {
 		{tools, "^BenchmarkSet$", "0.5s"},
 		{tools + "/file", "^Benchmark(Read|Grep)$", "0.5s"},
 		{tools + "/mcp", "^BenchmarkCall$", "0.5s"},
+		{tools + "/mcp", "^BenchmarkEnded$", "20x"},
 		{tools + "/web", "^BenchmarkPage$", "0.5s"},
 		{"./internal/sandbox", "^BenchmarkSpawn$/^full$", "0.5s"},
 		{"./internal/egress/proxy", "^BenchmarkCopy$", "2x"},
@@ -35,6 +36,7 @@ func (r *run) toolsAlone(ctx context.Context) error {
 	r.AtMost("grep in 31 MiB, 2,000 files", time.Duration(times["BenchmarkGrep"]), time.Second)
 	r.AtMost("set of 120 tools under 9 layers", time.Duration(times["BenchmarkSet"]), time.Millisecond)
 	r.Below("call of an MCP server in the sandbox / the SDK alone", times["BenchmarkCall/ours"]/times["BenchmarkCall/sdk"], 1.5)
+	r.AtMost("call of an MCP server that ends in it, until it has failed", time.Duration(times["BenchmarkEnded"]), 100*time.Millisecond)
 	r.AtMost("page of 216 KB as Markdown", time.Duration(times["BenchmarkPage/article"]), 100*time.Millisecond)
 	r.AtMost("page that is nested 50,000 deep", time.Duration(times["BenchmarkPage/nested"]), 200*time.Millisecond)
 	r.AtLeast("64 MiB through the list of hosts / without it", times["BenchmarkCopy/direct"]/times["BenchmarkCopy/proxy"], 0.4)

@@ -46,33 +46,61 @@ func BenchmarkCall(b *testing.B) {
 		}
 	})
 	b.Run("ours", func(b *testing.B) {
-		box, err := sandbox.New(b.Context(), sandbox.Options{Mode: sandbox.Required, ScratchDir: b.TempDir()})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer box.Close()
-		servers := mcp.New(mcp.Options{
-			Sandbox: func(string) (mcp.Sandbox, error) { return box, nil }, Pins: &approved{}, Root: b.TempDir(),
-			Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil),
-		})
-		defer servers.Close()
-		c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "good", Command: []string{self}, Env: map[string]string{mcptest.Variable: mcptest.Good}, Pins: "1"}}}
-		if s, err := servers.Start(b.Context(), "a1", c, "good", false); err != nil || s.GetWhat() != "" {
-			b.Fatal(s, err)
-		}
-		tools, err := servers.Tools(b.Context(), "a1", c)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, tool := range tools {
-			if tool.Spec().Name != "good__echo" {
-				continue
-			}
-			for b.Loop() {
-				if r := tool.Run(b.Context(), toolset.Call{Name: "good__echo", Args: json.RawMessage(`{"text":"hi"}`), Place: toolset.Place{Config: c}}); r.IsError {
-					b.Fatal(r.Text)
-				}
+		_, tool := goodServer(b, "good__echo")
+		for b.Loop() {
+			if r := tool.Run(b.Context(), toolset.Call{Name: "good__echo", Args: json.RawMessage(`{"text":"hi"}`)}); r.IsError {
+				b.Fatal(r.Text)
 			}
 		}
 	})
+}
+
+// BenchmarkEnded is a call whose server ends in it, until the call has failed.
+func BenchmarkEnded(b *testing.B) {
+	restart, tool := goodServer(b, "good__break")
+	for b.Loop() {
+		b.StopTimer()
+		restart()
+		b.StartTimer()
+		if r := tool.Run(b.Context(), toolset.Call{Name: "good__break", Args: json.RawMessage(`{"text":"x","file":"log"}`)}); !r.InDoubt {
+			b.Fatal(r.Text)
+		}
+	}
+}
+
+// goodServer starts the good server in the sandbox. It returns how to start it again, and one of its tools.
+func goodServer(b *testing.B, name string) (restart func(), found toolset.Tool) {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	box, err := sandbox.New(b.Context(), sandbox.Options{Mode: sandbox.Required, ScratchDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(box.Close)
+	servers := mcp.New(mcp.Options{
+		Sandbox: func(string) (mcp.Sandbox, error) { return box, nil }, Pins: &approved{}, Root: b.TempDir(),
+		Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil),
+	})
+	b.Cleanup(servers.Close)
+	c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "good", Command: []string{self}, Env: map[string]string{mcptest.Variable: mcptest.Good}, Pins: "1"}}}
+	restart = func() {
+		if s, err := servers.Start(b.Context(), "a1", c, "good", true); err != nil || s.GetWhat() != "" {
+			b.Fatal(s, err)
+		}
+	}
+	restart()
+	tools, err := servers.Tools(b.Context(), "a1", c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, tool := range tools {
+		if tool.Spec().Name == name {
+			return restart, tool
+		}
+	}
+	b.Fatalf("no tool %s", name)
+	return nil, nil
 }
