@@ -36,6 +36,9 @@ type Limits struct {
 	FileBytes   int64 // default 256 MiB for one file, and for the private /tmp
 	CPUSeconds  int64 // default 600 seconds for each process
 	OpenFiles   int64 // default 512 descriptors for each process
+	// AddressBytes is the address space of each process where there is a memory cgroup, which counts what is used of it:
+	// at least 16 times MemoryBytes, which is the default. Where there is none, it is MemoryBytes.
+	AddressBytes int64
 }
 
 // Trusted is the command for a program that is run for us and not for an agent's model,
@@ -66,7 +69,7 @@ func (l Limits) jail() wire.Limits {
 	}
 	return wire.Limits{
 		MemoryBytes: pick(l.MemoryBytes, 4<<30), PIDs: pick(l.PIDs, 256), FileBytes: pick(l.FileBytes, 256<<20),
-		CPUSeconds: pick(l.CPUSeconds, 600), OpenFiles: pick(l.OpenFiles, 512),
+		CPUSeconds: pick(l.CPUSeconds, 600), OpenFiles: pick(l.OpenFiles, 512), AddressBytes: l.AddressBytes,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +110,29 @@ func TestOtherLimits(t *testing.T) {
 		r = mustRun(t, s, Command{Shell: "ulimit -n; ulimit -c; ulimit -Hn", Workdir: dir, Limits: Limits{OpenFiles: 77}})
 		if got := string(r.Stdout); got != "77\n0\n77\n" {
 			t.Errorf("open files, core: got %q", got)
+		}
+	})
+}
+
+// A program may have the address space that it asks for where a cgroup counts its memory, which stays bounded, and
+// nowhere else.
+func TestAddressSpace(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		for _, noCgroups := range []bool{false, true} {
+			s, dir := with(t, l, Options{noCgroups: noCgroups}), workdir(t, l)
+			for asked, want := range map[int64]int64{0: 16 << 30, 1 << 40: 1 << 40} {
+				if !s.cgroups.Memory {
+					want = 3 << 30
+				}
+				r := mustRun(t, s, Command{Shell: "ulimit -v", Workdir: dir, Limits: Limits{MemoryBytes: 1 << 30, AddressBytes: asked}})
+				if got := strings.TrimSpace(string(r.Stdout)); got != strconv.FormatInt(want>>10, 10) {
+					t.Errorf("cgroups %t: asked for %d, got %s KiB", !noCgroups, asked, got)
+				}
+			}
+			r := mustRun(t, s, Command{Shell: "head -c 600000000 /dev/zero | tail", Workdir: dir, Limits: Limits{MemoryBytes: 256 << 20, AddressBytes: 1 << 40}, OutputCap: 10})
+			if r.ExitCode == 0 || r.TimedOut {
+				t.Errorf("cgroups %t: its memory has no bound: code %d", !noCgroups, r.ExitCode)
+			}
 		}
 	})
 }

@@ -21,7 +21,7 @@ func SetLimits(o wire.Order) error {
 	if o.MemoryBound {
 		// The cgroup counts memory that is used. Address space is then only a
 		// second fence, wide enough for runtimes that reserve a lot of it.
-		space = max(space, 16*l.MemoryBytes)
+		space = max(space, 16*l.MemoryBytes, l.AddressBytes)
 	}
 	set := []struct {
 		what  int

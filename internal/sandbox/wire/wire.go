@@ -35,6 +35,8 @@ type Limits struct {
 	FileBytes   int64 // bytes of one file, and of the private /tmp
 	CPUSeconds  int64 // seconds of processor time of each process
 	OpenFiles   int64 // descriptors of each process
+	// AddressBytes is the least RLIMIT_AS, in bytes, where a cgroup bounds the memory.
+	AddressBytes int64
 }
 
 // Order is all that a trampoline or init receives. It travels on a pipe or a socket:
