@@ -134,3 +134,15 @@ func Builtin(name string) bool {
 	}
 	return false
 }
+
+// BrowserServer is the name of the MCP server with a browser that settings and profiles expect.
+const BrowserServer = "browser"
+
+// ServerCommand is the command that adds the MCP server with a tool that the runner does not have itself, by the name of
+// the tool; empty: none is known.
+func ServerCommand(name string) string {
+	if name = Canonical(name); name == BrowserServer || strings.HasPrefix(name, BrowserServer+"__") {
+		return "agentctl mcp add " + BrowserServer + " --preset playwright"
+	}
+	return ""
+}

@@ -20,9 +20,22 @@ import (
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
-// presets are servers that are known by a name, without their command.
-var presets = map[string]layer.Server{
-	"playwright": {Command: []string{"npx", "@playwright/mcp@latest", "--headless"}, Network: config.Network{Open: true}},
+// preset is a server that is known by a name, without its command.
+type preset struct {
+	command, paths   []string
+	network, timeout string
+	// needs says what the server needs that may be missing.
+	needs string
+}
+
+var presets = map[string]preset{
+	// A version, so that the tools stay as they were approved. Chromium cannot start a sandbox of its own within that of the
+	// runner, which is the one around it.
+	"playwright": {
+		command: []string{"npx", "--yes", "@playwright/mcp@0.0.83", "--headless", "--isolated", "--no-sandbox", "--executable-path", "/usr/bin/chromium"},
+		paths:   []string{"/etc/chromium.d", "/etc/fonts"}, network: "open", timeout: "2m",
+		needs: "it needs npm and Chromium where the runner is, on Debian from 'apt install npm chromium', and registry.npmjs.org at its first start",
+	},
 }
 
 // addition is one call of the command.
@@ -95,13 +108,16 @@ func (a *addition) server(name string, words []string) (one layer.Server, flow s
 // flow is the server in YAML.
 func (a *addition) flow(words []string) (string, error) {
 	network, sandbox := a.network, ""
+	p := presets[a.preset]
 	if a.preset != "" {
-		if len(words) > 0 || a.url != "" {
+		switch {
+		case len(words) > 0 || a.url != "":
 			return "", fmt.Errorf("--preset is the command of the server; leave the other one out")
+		case a.noSandbox:
+			return "", fmt.Errorf("the server of --preset needs the sandbox; leave --no-sandbox out")
 		}
-		p := presets[a.preset]
-		if words = p.Command; network == "" {
-			network = p.Network.String()
+		if words = p.command; network == "" {
+			network = p.network
 		}
 	}
 	if a.noSandbox {
@@ -151,7 +167,8 @@ func (a *addition) flow(words []string) (string, error) {
 		list("network", strings.Split(network, ","))
 	}
 	text("sandbox", sandbox)
-	list("paths", a.paths)
+	list("paths", slices.Concat(p.paths, a.paths))
+	text("timeout", p.timeout)
 	return "{" + strings.Join(parts, ", ") + "}", nil
 }
 
@@ -195,9 +212,18 @@ func (a *addition) run(c *cobra.Command, e *command.Env, one layer.Server, flow 
 	running, err := start(c, e, agents[0], one.Name, true)
 	if err != nil {
 		e.Note("%s is in the settings", one.Name)
-		return err
+		return a.explain(err, one.Name, agents[0])
 	}
 	return a.approve(c, e, one, running, agents)
+}
+
+// explain is the error of a start with what the preset needs.
+func (a *addition) explain(err error, name, agent string) error {
+	f := fault.From(err)
+	if a.preset == "" || f.Reason != fault.McpUnavailable {
+		return err
+	}
+	return fault.New(f.Code, f.Reason, f.What, fmt.Sprintf("%s; then run 'agentctl mcp test %s --agent %s'", presets[a.preset].needs, name, agent))
 }
 
 // approve shows the tools of a server that was added, and asks for approval.

@@ -172,6 +172,9 @@ func unknown(r *runner.ListToolsResponse, args []string) error {
 		names = append(names, t.GetName())
 	}
 	fix := fmt.Sprintf("'agentctl tools list %s --all' shows all", args[0])
+	if add := toolpolicy.ServerCommand(args[1]); add != "" && !slices.ContainsFunc(r.GetTools(), func(t *runner.Tool) bool { return t.GetServer() == toolpolicy.BrowserServer }) {
+		return fault.New(codes.NotFound, fault.ToolNotFound, fmt.Sprintf("the tool %.80q is not available", args[1]), fmt.Sprintf("'%s' adds a browser", add))
+	}
 	if near := config.Nearest(args[1], names); near != "" {
 		fix = fmt.Sprintf("did you mean %q? %s", near, fix)
 	}

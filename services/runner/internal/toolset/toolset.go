@@ -544,6 +544,9 @@ func (s Set) decide(c Call) (tool Tool, refusal string) {
 			return tool, refusal
 		}
 	}
+	if add := toolpolicy.ServerCommand(c.Name); !ok && add != "" && !slices.ContainsFunc(s.specs, func(spec Spec) bool { return spec.Server == toolpolicy.BrowserServer }) {
+		return tool, "not available: " + add
+	}
 	why := fmt.Sprintf("tool %q is not available here", c.Name)
 	if ok {
 		why += ": " + s.denied(n)

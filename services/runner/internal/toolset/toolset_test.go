@@ -64,6 +64,31 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// S3-55, S4-67: a call of a browser without its server answers which command adds one; with the server it is a name like
+// others.
+func TestBrowserIsAdded(t *testing.T) {
+	open := named("browser__open")
+	open.spec.Server = "browser"
+	for _, c := range []struct {
+		tools []toolset.Tool
+		name  string
+		want  string
+	}{
+		{nil, "browser", "not available: agentctl mcp add browser --preset playwright"},
+		{nil, "Browser", "not available: agentctl mcp add browser --preset playwright"},
+		{nil, "browser__open", "not available: agentctl mcp add browser --preset playwright"},
+		{nil, "browse", `tool "browse" is not available here`},
+		{[]toolset.Tool{open}, "browser", `tool "browser" is not available here`},
+		{[]toolset.Tool{named("browser")}, "browser", ""},
+	} {
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, c.tools...)
+		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: c.name, Arguments: json.RawMessage(`{}`)}, true)
+		if err != nil || toolset.Failure([]byte(text)) != c.want {
+			t.Errorf("%s with %d tools: %s %v", c.name, len(c.tools), text, err)
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	noSchema := named("a")
 	noSchema.spec.Schema = json.RawMessage(`{`)

@@ -123,12 +123,16 @@ func (p *process) failure(err error) (why string, refused bool) {
 	return why, false
 }
 
+// limits are those of a program, all its processes included. It lives long, and a browser has 130 threads with one page
+// and reserves more address space than 16 times the memory.
+var limits = sandbox.Limits{CPUSeconds: sandbox.Unlimited.CPUSeconds, PIDs: 1024, OpenFiles: 4096, AddressBytes: sandbox.Unlimited.MemoryBytes}
+
 // command is what the settings say.
 func (s *server) command(p launch) (c sandbox.Command, err error) {
 	cfg := p.server
 	c = sandbox.Command{
 		Argv: slices.Clone(cfg.GetCommand()), Workdir: p.workdir, Network: cfg.GetNetwork(), Timeout: sandbox.MaxAge, OutputCap: 1,
-		ReadOnly: slices.Clone(cfg.GetPaths()), Limits: sandbox.Limits{CPUSeconds: sandbox.Unlimited.CPUSeconds}, Env: map[string]string{},
+		ReadOnly: slices.Clone(cfg.GetPaths()), Limits: limits, Env: map[string]string{},
 	}
 	switch {
 	case cfg.GetInWorkdir():
