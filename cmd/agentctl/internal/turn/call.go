@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,8 +45,11 @@ func (l *teller) tool(s *registry.Step, at time.Time, ms string) {
 	if with := l.together[s.GetKey()]; with != nil {
 		l.say(time.Time{}, Plain, "it ran together with %s", strings.Join(with, ", "))
 	}
-	if file := completeOutput(s.GetResult()); file != "" {
+	if file, rest := completeOutput(s.GetResult()); file != "" {
 		l.say(time.Time{}, Plain, "its complete output is in %s of the working directory", excerpt(file))
+		if rest != "" {
+			l.say(time.Time{}, Plain, "what it printed above the cap of the sandbox is in %s", excerpt(rest))
+		}
 	}
 	if s.GetExternal() {
 		l.say(time.Time{}, Plain, "its result is text from outside")
@@ -140,22 +144,32 @@ func together(steps []*registry.Step) map[string][]string {
 	return out
 }
 
-// mentioned is how a shortened result names the file with all of it.
-var mentioned = regexp.MustCompile(`complete output: (\S+)`)
+// mentioned is how a shortened result of an earlier build names the file with all of it.
+var mentioned = regexp.MustCompile(`\[… [0-9,]+ characters left out; complete output: (\S+) \(read with offset\)`)
 
-// completeOutput is the file with the complete output of a call; empty: its result is complete.
-func completeOutput(result []byte) string {
-	var r struct{ Spill, Text string }
+// completeOutput is the file with the complete output of a call; empty: its result is complete. rest is the file with what
+// of it was above the cap of the sandbox, where that is another one.
+func completeOutput(result []byte) (file, rest string) {
+	var r struct {
+		CompleteOutput string `json:"complete_output"`
+		Spill, Text    string
+	}
 	if json.Unmarshal(result, &r) != nil {
-		return ""
+		return "", ""
+	}
+	if r.CompleteOutput != "" {
+		if filepath.Base(r.Spill) != filepath.Base(r.CompleteOutput) {
+			rest = r.Spill
+		}
+		return r.CompleteOutput, rest
 	}
 	if r.Spill != "" {
-		return r.Spill
+		return r.Spill, ""
 	}
 	if m := mentioned.FindStringSubmatch(r.Text); m != nil {
-		return m[1]
+		return m[1], ""
 	}
-	return ""
+	return "", ""
 }
 
 // maxPages bounds the pages of approvals and questions that are read.

@@ -151,7 +151,7 @@ func full(t *registry.Turn, began Begun) account {
 			Together: group[s.GetKey()], Recovery: recovery(s, again[s.GetKey()]),
 		}
 		if s.GetKind() == registry.StepKind_STEP_KIND_TOOL {
-			row.CompleteOutput = completeOutput(s.GetResult())
+			row.CompleteOutput, _ = completeOutput(s.GetResult())
 		}
 		if s.GetUsage() != nil {
 			u := usageOf(s.GetUsage())

@@ -276,11 +276,11 @@ func TestBadArguments(t *testing.T) {
 	put := model.Tool{Name: "put", Schema: json.RawMessage(`{"type":"object","required":["path"],"additionalProperties":false,` +
 		`"properties":{"path":{"type":"string"},"mode":{"enum":["a","b"]},"lines":{"type":"array","items":{"type":"integer"}}}}`)}
 	for _, c := range []struct{ kind, name, arguments, want, kept string }{
-		{"no value", "put", `{"path": }`, "are not valid JSON", `{"_raw":"{\"path\": }"}`},
-		{"cut", "put", `{"path":"a`, "are not valid JSON", `{"_raw":"{\"path\":\"a"}`},
-		{"two objects", "put", `{"path":"a"} {"path":"b"}`, "are not valid JSON", `{"_raw":"{\"path\":\"a\"} {\"path\":\"b\"}"}`},
+		{"no value", "put", `{"path": }`, "invalid arguments for put: the arguments are not valid JSON (offset 9: ", `{"_raw":"{\"path\": }"}`},
+		{"cut", "put", `{"path":"a`, "invalid arguments for put: the arguments are not valid JSON (offset 9: ", `{"_raw":"{\"path\":\"a"}`},
+		{"two objects", "put", `{"path":"a"} {"path":"b"}`, "are not valid JSON (offset 13: ", `{"_raw":"{\"path\":\"a\"} {\"path\":\"b\"}"}`},
 		{"bytes", "put", "{\"path\":\"a\xff", "are not valid JSON", `{"_raw":"{\"path\":\"a` + "\uFFFD" + `"}`},
-		{"list", "put", `["a"]`, "are not a JSON object", `{"_raw":"[\"a\"]"}`},
+		{"list", "put", `["a"]`, "invalid arguments for put: the arguments are not a JSON object (offset 0)", `{"_raw":"[\"a\"]"}`},
 		{"string", "put", `"{\"path\":\"a\"}"`, "are not a JSON object", `{"_raw":"\"{\\\"path\\\":\\\"a\\\"}\""}`},
 		{"words", "put", `write a file`, "are not a JSON object", `{"_raw":"write a file"}`},
 		{"nothing", "put", ``, "path is missing", `{}`},
@@ -315,6 +315,9 @@ func TestBadArguments(t *testing.T) {
 			}
 			for n, want := range []string{"", c.want, "", c.want, `{"text":"1"}`} {
 				m := w.last[n]
+				if n < 4 && want != "" && c.name == "put" && !strings.Contains(m.Text, `. The schema of the arguments is {\"type\":\"object\"`) {
+					t.Errorf("the model does not read the schema: %s", m.Text)
+				}
 				if want != "" && (m.Role != model.RoleTool || !strings.Contains(m.Text, want) || !json.Valid([]byte(m.Text)) || len(m.Text) > 4096+100) {
 					t.Errorf("the model reads %s, want %s", m.Text, want)
 				}

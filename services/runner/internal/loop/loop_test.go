@@ -180,7 +180,7 @@ func TestErrRefused(t *testing.T) {
 	if !errors.Is(err, loop.ErrRounds) || !strings.Contains(err.Error(), "no object") || len(w.asked) != 3+loop.MaxRefused || w.count.runs != 1 {
 		t.Errorf("%v after %d answers and %d runs", err, len(w.asked), w.count.runs)
 	}
-	if got := string(w.Tool("tool:1:1").GetResult()); got != `{"error":"no object"}` || w.Tool("tool:1:1").GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
+	if got := string(w.Tool("tool:1:1").GetResult()); got != `{"error":"invalid arguments for count: no object. The schema of the arguments is {\"type\":\"object\"}"}` || w.Tool("tool:1:1").GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
 		t.Errorf("the first call: %s", got)
 	}
 }

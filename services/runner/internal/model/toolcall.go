@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -63,6 +64,21 @@ func SealToolCalls(req Request, calls []ToolCall) []ToolCall {
 	return sealed
 }
 
+// offset is the place of the byte at which text turned out to be no JSON: the last one where the end is missing. err is of
+// [json.Unmarshal].
+func offset(err error) int64 {
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
+		return 0
+	}
+	return max(syntax.Offset-1, 0) // Offset is how many bytes were read
+}
+
+// Malformed reports whether the arguments were none: what the call has is the beginning of what the model wrote.
+func (c ToolCall) Malformed() bool {
+	return c.Problem != "" && bytes.HasPrefix(c.Arguments, []byte(`{"_raw":`))
+}
+
 // sealName replaces a name that a provider would refuse in the next request.
 func sealName(req Request, c ToolCall) ToolCall {
 	if namePattern().MatchString(c.Name) || slices.ContainsFunc(req.Tools, func(t Tool) bool { return t.Name == c.Name }) {
@@ -101,9 +117,9 @@ func sealArguments(c ToolCall) ToolCall {
 	case len(raw) > MaxArguments || len(text) > MaxArguments:
 		c.Problem = fmt.Sprintf("the arguments are larger than %d KiB: nothing was run; write long text to a file in several calls", MaxArguments>>10)
 	case err != nil && text[0] != '{':
-		c.Problem = "the arguments are not a JSON object: nothing was run; make the call again with one object that holds every argument by its name"
+		c.Problem = "the arguments are not a JSON object (offset 0): nothing was run; make the call again with one object that holds every argument by its name"
 	case err != nil:
-		c.Problem = "the arguments are not valid JSON (" + CleanWords(err.Error()) + "): nothing was run; make the call again with one complete JSON object"
+		c.Problem = fmt.Sprintf("the arguments are not valid JSON (offset %d: %s): nothing was run; make the call again with one complete JSON object", offset(err), CleanWords(err.Error()))
 	default:
 		c.Arguments = json.RawMessage(text)
 		return c

@@ -164,8 +164,9 @@ func (c *Calls) outside(first int32) bool {
 }
 
 func (c *Calls) call(key string, n int, made model.ToolCall) Call {
-	call := Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Problem: made.Problem, Place: c.Place}
+	call := Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Problem: made.Problem, Malformed: made.Malformed(), Place: c.Place}
 	if n > MaxCalls {
+		call.Malformed = false
 		call.Problem = fmt.Sprintf("only %d calls of one answer are made: nothing was run; make this call again in the next answer", MaxCalls)
 	}
 	return call

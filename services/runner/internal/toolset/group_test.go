@@ -279,7 +279,7 @@ func TestWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := answer(strings.Fields(c.answer)...)
 			run := func(_ context.Context, n int, _ toolset.Call) toolset.Result {
-				return toolset.Result{JSON: json.RawMessage(fmt.Sprintf(`{"n":%d,"x":"%s"}`, n, strings.Repeat("x", c.bytes)))}
+				return toolset.Result{JSON: json.RawMessage(fmt.Sprintf(`{"n":%d,"x":"%s"}`, n, strings.Repeat("x", c.bytes))), Bounded: true}
 			}
 			calls, j := planned(t, made, scripted{name: "read", class: toolset.Read, run: run},
 				scripted{name: "edit", class: toolset.Idempotent, run: run}, scripted{name: "command", class: toolset.Effect, run: run})
@@ -475,7 +475,7 @@ func TestGroupIsEndedWithLargeResults(t *testing.T) {
 				cancel()
 			}
 			<-ctx.Done()
-			return toolset.Result{JSON: json.RawMessage(`{"x":"` + strings.Repeat("x", 600<<10) + `"}`)}
+			return toolset.Result{JSON: json.RawMessage(`{"x":"` + strings.Repeat("x", 600<<10) + `"}`), Bounded: true}
 		}})
 		if _, err := calls.Use(ctx, key, made, ""); !errors.Is(err, context.Canceled) || len(j.Unwritten) != 5 || j.Unwritten[4].GetKey() != key(5) {
 			t.Errorf("%v, kept %d results", err, len(j.Unwritten))

@@ -34,23 +34,34 @@ func ResultChars(c *registrypb.TurnConfig) int {
 	return cmp.Or(int(c.GetToolLimits().GetResultChars()), MaxText)
 }
 
-// Complete writes the complete text of a result of which the model reads a part, and returns where it
-// is, in words behind a semicolon for the note about what is left out. Where it cannot be written it returns nothing:
-// a result without it is better than none.
-func Complete(c Call, text string) string {
-	if c.truncated != nil {
-		c.truncated()
-	}
-	name, err := outputdir.Write(c.Place.Config.GetWorkdir(), toolpolicy.Canonical(c.Name), c.Key, text, Keep(c.Place.Config))
+// Complete writes the complete text of a result of which the model reads a part, and returns the path of the file below
+// the working directory. Where it cannot be written the path is empty: a result without it is better than none.
+func Complete(c Call, text string) (file string) {
+	c.Shortened()
+	file, err := outputdir.Write(c.Place.Config.GetWorkdir(), toolpolicy.Canonical(c.Name), c.Key, text, Keep(c.Place.Config))
 	if err != nil {
 		return ""
 	}
-	return "; complete output: " + name + " (read with offset)"
+	return file
 }
 
-// Ends is a text as it is, or the first 60 % and the last 40 % of most characters, with a line between
-// them that says what is missing, and where it is: complete is called with a longer text, and returns what
-// Complete does.
+// Shortened counts the result of the call as one of which the model reads a part. [Complete] does that too.
+func (c Call) Shortened() {
+	if c.truncated != nil {
+		c.truncated()
+	}
+}
+
+// LeftOut is the line in place of n characters that the model does not read. file is what [Complete] returns.
+func LeftOut(n int, file string) string {
+	if file != "" {
+		file = "; complete output: " + file + " (read with offset)"
+	}
+	return fmt.Sprintf("[… %s characters left out%s …]", thousands(n), file)
+}
+
+// Ends is a text as it is, or the first 60 % and the last 40 % of most characters, with the line [LeftOut] between
+// them: complete is called with a longer text, and returns what [Complete] does.
 func Ends(s string, most int, complete func(string) string) string {
 	n := utf8.RuneCountInString(s)
 	if n <= most {
@@ -68,7 +79,7 @@ func Ends(s string, most int, complete func(string) string) string {
 		}
 		at++
 	}
-	return fmt.Sprintf("%s\n[… %s characters left out%s …]\n%s", s[:from], thousands(n-head-tail), complete(s), s[to:])
+	return s[:from] + "\n" + LeftOut(n-head-tail, complete(s)) + "\n" + s[to:]
 }
 
 // thousands writes a number that is not negative with a comma before each three digits.

@@ -22,7 +22,17 @@ type Output struct {
 	ExitCode  int    `json:"exitCode"`
 	TimedOut  bool   `json:"timedOut"`
 	Truncated bool   `json:"truncated"`
-	Spill     string `json:"spill,omitempty"`
+	// Spill is the file with what is above the cap of the sandbox. CompleteOutput is the file with everything, below the
+	// working directory, where Stdout or Stderr is a part.
+	Spill          string `json:"spill,omitempty"`
+	CompleteOutput string `json:"complete_output,omitempty"`
+}
+
+// textual is the result of a call that answers a text. CompleteOutput is the file with all of it, below the working
+// directory, where Text is a part.
+type textual struct {
+	Text           string `json:"text"`
+	CompleteOutput string `json:"complete_output,omitempty"`
 }
 
 // JSON is the output in at most MaxResult bytes: escapes can make it six times as long.
@@ -89,22 +99,29 @@ func annotate(result []byte, note string) []byte {
 	return append(out, rest...)
 }
 
-// encode is the result of a call as it is journaled.
+// encode is the result of a call as it is journaled. JSON that is longer than the model reads becomes a text: no part of
+// it would be JSON.
 func (r Result) encode(c Call) []byte {
-	switch {
+	most := ResultChars(c.Place.Config)
+	switch long := !r.Bounded && utf8.RuneCount(r.JSON) > most; {
 	case r.IsError || r.InDoubt:
 		return Problem(r.Text)
+	case long && json.Valid(r.JSON):
+		r.Text = string(r.JSON)
 	case len(r.JSON) > 0 && len(r.JSON) <= MaxResult && json.Valid(r.JSON):
 		return r.JSON
 	case len(r.JSON) > 0:
 		return Fit(r.JSON)
 	}
-	text := WithoutPictures(r.Text)
+	out := textual{Text: WithoutPictures(r.Text)}
 	if !r.Bounded {
-		text = Ends(text, ResultChars(c.Place.Config), func(all string) string { return Complete(c, all) })
+		out.Text = Ends(out.Text, most, func(all string) string {
+			out.CompleteOutput = Complete(c, all)
+			return out.CompleteOutput
+		})
 	}
-	b, err := json.Marshal(map[string]string{"text": text})
-	if err != nil { // a map of strings always encodes
+	b, err := json.Marshal(out)
+	if err != nil { // a struct of strings always encodes
 		return Problem("the result cannot be encoded")
 	}
 	return Fit(b)

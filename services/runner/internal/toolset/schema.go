@@ -67,7 +67,12 @@ func fits(spec Spec, arguments json.RawMessage) string {
 	if len(c.problems) == 0 {
 		return ""
 	}
-	return "nothing was run, the arguments do not fit: " + strings.Join(c.problems, "; ") + ". The schema of the arguments is " + string(spec.Schema)
+	return invalid(spec, "nothing was run, the arguments do not fit: "+strings.Join(c.problems, "; "))
+}
+
+// invalid is what the model reads about arguments: it corrects the call from this text alone.
+func invalid(spec Spec, why string) string {
+	return fmt.Sprintf("invalid arguments for %s: %s. The schema of the arguments is %s", spec.Name, why, spec.Schema)
 }
 
 // checker collects the problems of one call.

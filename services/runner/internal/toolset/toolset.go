@@ -118,9 +118,6 @@ func (s Spec) less(other Spec) int {
 	return cmp.Or(cmp.Compare(min(len(s.Server), 1), min(len(other.Server), 1)), strings.Compare(s.Name, other.Name))
 }
 
-// maxOffered is the most tools that a model gets. Beyond it those of MCP servers are left out, from the end.
-const maxOffered = 128
-
 // Place is where the calls of one turn are made.
 type Place struct {
 	AgentID, ThreadID string
@@ -172,7 +169,9 @@ type Call struct {
 	Args json.RawMessage
 	// Problem is why the call cannot be made; empty: it can ([model.ToolCall]).
 	Problem string
-	Place   Place
+	// Malformed: the Problem is about arguments that are no JSON object.
+	Malformed bool
+	Place     Place
 	// Asks is what the [Asker] decided when the intent was journaled. A call that asks goes on
 	// to ask, whatever the settings say now.
 	Asks bool
@@ -208,7 +207,7 @@ type Result struct {
 	// InDoubt: it is not known whether the call had an effect. Text says why, and it must not be repeated
 	// blindly.
 	InDoubt bool
-	// Bounded: the tool has bounded Text itself, and it is not shortened.
+	// Bounded: the tool has bounded Text or JSON itself, and it is not shortened.
 	Bounded bool
 	// Images are shown to the model next to the text, at most MaxImages. They are stored before the result is journaled.
 	Images []Image
@@ -409,8 +408,8 @@ func (s *Set) offer() {
 	slices.SortFunc(allowed, func(a, b int) int { return s.specs[a].less(s.specs[b]) })
 	for i, n := range allowed {
 		spec := s.specs[n]
-		if i >= maxOffered && spec.Server != "" {
-			s.decisions[n] = toolpolicy.Decision{Rule: fmt.Sprintf("a model gets at most %d tools, and there are %d", maxOffered, len(allowed))}
+		if i >= toolpolicy.MaxOffered && spec.Server != "" {
+			s.decisions[n] = toolpolicy.Decision{Rule: toolpolicy.TooMany(len(allowed))}
 			continue
 		}
 		s.offered = append(s.offered, model.Tool{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
@@ -532,11 +531,13 @@ func (s Set) Run(ctx context.Context, c Call) Result {
 // decide returns the tool that understands a call, offered or not; nil: there is none. refusal is
 // why the call is not made, for the model; empty: it is.
 func (s Set) decide(c Call) (tool Tool, refusal string) {
-	if c.Problem != "" {
-		return nil, c.Problem
-	}
 	n, ok := s.all.index(c.Name)
-	if ok {
+	switch {
+	case c.Problem != "" && c.Malformed && ok && s.decisions[n].Allowed:
+		return nil, invalid(s.specs[n], c.Problem)
+	case c.Problem != "":
+		return nil, c.Problem
+	case ok:
 		if refusal = fits(s.specs[n], c.Args); refusal == "" {
 			tool = s.tools[n]
 		}

@@ -121,7 +121,8 @@ func TestResults(t *testing.T) {
 		"failure":     {toolset.Failed("no <b>"), `{"error":"no \u003cb\u003e"}`},
 		"no JSON":     {toolset.Result{JSON: json.RawMessage(`{`)}, `{"error":"the result is not understood, or larger than can be kept"}`},
 		"long text":   {toolset.Result{Text: long}, `{"text":"\u0001\u0001`},
-		"long output": {toolset.Result{JSON: output}, `{"stdout":"`},
+		"long output": {toolset.Result{JSON: output, Bounded: true}, `{"stdout":"`},
+		"long object": {toolset.Result{JSON: output}, `{"text":"{\"stdout\":\"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool := named("a")
@@ -174,9 +175,15 @@ func TestCompleteText(t *testing.T) {
 	for range 2 {
 		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{Workdir: workdir, ToolLimits: &registrypb.ToolLimits{ResultChars: 2000}}, tool)
 		result, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
-		var got struct{ Text string }
+		var got struct {
+			Text string
+			File string `json:"complete_output"`
+		}
 		if json.Unmarshal([]byte(result), &got) != nil || err != nil {
 			t.Fatal(result, err)
+		}
+		if got.File == "" || !strings.Contains(got.Text, got.File) {
+			t.Errorf("the result names %q", got.File)
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(got.Text, strings.Repeat("a", 1200)+"\n[… 500 characters left out; complete output: "), " ")
 		if want := strings.Repeat("a", 1200) + "\n[… 500 characters left out; complete output: " + name + " (read with offset) …]\n" + strings.Repeat("c", 800); got.Text != want {
@@ -188,6 +195,45 @@ func TestCompleteText(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Join(workdir, ".output")); err != nil || len(entries) != 1 {
 		t.Errorf("%v %v", entries, err)
+	}
+}
+
+// S1-51: a result of JSON is bounded as a text is, unless its tool has bounded it.
+func TestLongJSON(t *testing.T) {
+	long := `{"list":["` + strings.Repeat("a", 3000) + `"]}`
+	workdir := t.TempDir()
+	for _, c := range []struct {
+		object  string
+		bounded bool
+		want    string
+	}{
+		{`{"list":["a"]}`, false, `{"list":["a"]}`},
+		{long, true, long},
+		{long, false, `{"list":["` + strings.Repeat("a", 1190) + "\n[… 1,013 characters left out; complete output: FILE (read with offset) …]\n" + strings.Repeat("a", 797) + `"]}`},
+	} {
+		tool := named("a")
+		tool.result = toolset.Result{JSON: json.RawMessage(c.object), Bounded: c.bounded}
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{Workdir: workdir, ToolLimits: &registrypb.ToolLimits{ResultChars: 2000}}, tool)
+		result, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+		var got struct {
+			Text string
+			File string `json:"complete_output"`
+		}
+		if json.Unmarshal([]byte(result), &got) != nil || err != nil {
+			t.Fatal(result, err)
+		}
+		if got.File == "" {
+			if result != c.want {
+				t.Errorf("%.100s", result)
+			}
+			continue
+		}
+		if got.Text != strings.Replace(c.want, "FILE", got.File, 1) {
+			t.Errorf("%s", got.Text)
+		}
+		if b, err := os.ReadFile(filepath.Join(workdir, got.File)); err != nil || string(b) != long {
+			t.Errorf("%d bytes, %v", len(b), err)
+		}
 	}
 }
 
@@ -227,7 +273,9 @@ func TestRefusedCalls(t *testing.T) {
 		call model.ToolCall
 		want string
 	}{
-		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{"_raw":"["}`), Problem: "no object"}, `{"error":"no object"}`},
+		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{"_raw":"["}`), Problem: "no object"}, `{"error":"invalid arguments for a: no object. The schema of the arguments is {\"type\":\"object\"}"}`},
+		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`), Problem: "too large"}, `{"error":"too large"}`},
+		{model.ToolCall{Name: "no tool", Arguments: json.RawMessage(`{"_raw":"["}`), Problem: "no object"}, `{"error":"no object"}`},
 		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`[`)}, `{"error":"the arguments are not a JSON object: nothing was run"}`},
 		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`), Note: "changed"}, `{"note":"changed","ran":true}`},
 		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, `{"ran":true}`},

@@ -131,6 +131,9 @@ func TestLongOutput(t *testing.T) {
 		if profile == "theclaw" {
 			continue
 		}
+		if !called.Bounded || out.CompleteOutput != ".output/"+filepath.Base(kept[0]) {
+			t.Errorf("the result names %q, bounded %v", out.CompleteOutput, called.Bounded)
+		}
 		if b, err := os.ReadFile(kept[0]); err != nil || string(b) != string(r.Stdout)+"\n[stderr]\n"+string(r.Stderr) || !strings.Contains(out.Stdout, filepath.Base(kept[0])) {
 			t.Errorf("%d bytes are kept, %v: %s", len(b), err, out.Stdout[max(0, len(out.Stdout)/2-200):len(out.Stdout)/2+200])
 		}

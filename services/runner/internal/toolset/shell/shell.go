@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -197,8 +198,12 @@ func shortened(c toolset.Call, result json.RawMessage) json.RawMessage {
 	if out.Stderr != "" {
 		whole += "\n[stderr]\n" + out.Stderr
 	}
-	where := toolset.Complete(c, whole)
-	complete := func(string) string { return where }
+	if out.CompleteOutput == "" {
+		out.CompleteOutput = toolset.Complete(c, whole)
+	} else {
+		c.Shortened()
+	}
+	complete := func(string) string { return out.CompleteOutput }
 	out.Stderr = toolset.Ends(out.Stderr, most/4, complete)
 	out.Stdout = toolset.Ends(out.Stdout, most-min(most/4, utf8.RuneCountInString(out.Stderr)), complete)
 	out.Truncated = true
@@ -241,5 +246,8 @@ func output(r sandbox.Result, err error, command sandbox.Command) toolset.Result
 	case r.Canceled:
 		out.Stderr += "\n[killed: the turn was ended]"
 	}
-	return toolset.Result{JSON: out.JSON()}
+	if command.Log != "" && out.Spill != "" { // the log has everything
+		out.CompleteOutput = filepath.Join(SpillDir, command.Log)
+	}
+	return toolset.Result{JSON: out.JSON(), Bounded: true}
 }

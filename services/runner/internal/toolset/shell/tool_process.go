@@ -80,12 +80,13 @@ func (t Process) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	case a.Offset < 0 || !(a.Wait >= 0 && a.Wait <= maxWait.Seconds()):
 		return toolset.Failed(fmt.Sprintf("offset is negative, or wait_seconds is not between 0 and %.0f", maxWait.Seconds()))
 	}
+	most := min(maxPiece, toolset.ResultChars(c.Place.Config))
 	switch a.Action {
 	case "list":
 		return t.list(ctx, c)
 	case "poll":
 		if p := t.Processes.find(c.Place, a.ID); p != nil {
-			return p.poll(ctx, a.Offset, time.Duration(a.Wait*float64(time.Second)))
+			return p.poll(ctx, a.Offset, most, time.Duration(a.Wait*float64(time.Second)))
 		}
 	case "write":
 		if p := t.Processes.find(c.Place, a.ID); p != nil {
@@ -94,7 +95,7 @@ func (t Process) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	case "kill":
 		if p := t.Processes.find(c.Place, a.ID); p != nil {
 			p.cancel(errByCall)
-			return p.poll(ctx, p.out.size(), maxWait)
+			return p.poll(ctx, p.out.size(), most, maxWait)
 		}
 	default:
 		return toolset.Failed("action must be one of list, poll, write, kill")
@@ -102,8 +103,8 @@ func (t Process) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	return t.ended(ctx, c, a)
 }
 
-// poll returns the output from an offset on, after the end of the process or of the wait.
-func (p *process) poll(ctx context.Context, offset int64, wait time.Duration) toolset.Result {
+// poll returns at most so many bytes of the output from an offset on, after the end of the process or of the wait.
+func (p *process) poll(ctx context.Context, offset int64, most int, wait time.Duration) toolset.Result {
 	p.mu.Lock()
 	p.watchers++
 	p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *process) poll(ctx context.Context, offset int64, wait time.Duration) to
 	if ending {
 		out.end(p.state, p.result.ExitCode)
 	}
-	b, begin := p.out.from(offset, maxPiece)
+	b, begin := p.out.from(offset, most)
 	for n := 1; n < utf8.UTFMax && n < len(b) && begin+int64(len(b)) < p.out.size(); n++ { // not in the middle of a character
 		if utf8.RuneStart(b[len(b)-n]) {
 			if !utf8.FullRune(b[len(b)-n:]) {
@@ -226,7 +227,7 @@ func (s *polled) result() toolset.Result {
 	if err != nil { // texts and numbers always encode
 		return toolset.Failed("the result cannot be encoded")
 	}
-	return toolset.Result{JSON: b}
+	return toolset.Result{JSON: b, Bounded: true}
 }
 
 func stateName(s registrypb.ProcessState) string {

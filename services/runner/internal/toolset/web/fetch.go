@@ -42,6 +42,7 @@ type page struct {
 	URL       string `json:"url"`
 	Status    int    `json:"status"`
 	Truncated string `json:"truncated,omitempty"`
+	File      string `json:"complete_output,omitempty"`
 	Begin     string `json:"external"`
 	FinalURL  string `json:"final_url"`
 	Title     string `json:"title"`
@@ -79,7 +80,7 @@ func (f *fetch) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	}
 	title, text := read(res)
 	begin, end := toolset.External(res.url.Host)
-	return toolset.Result{JSON: fit(c, text, begin, end, chars, func(text string) any {
-		return page{a.URL, res.status, res.truncated(), begin, res.url.Redacted(), title, text, end}
-	})}
+	return fit(c, text, begin, end, chars, func(text, file string) any {
+		return page{a.URL, res.status, res.truncated(), file, begin, res.url.Redacted(), title, text, end}
+	})
 }

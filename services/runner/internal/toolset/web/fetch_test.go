@@ -104,7 +104,7 @@ func TestLength(t *testing.T) {
 		run(t, tool(t, "web_fetch", o), arguments, &got)
 		want := strings.Repeat("ü", c.chars)
 		if c.left > 0 {
-			want += fmt.Sprintf("\n[… %d characters left out]", c.left)
+			want += fmt.Sprintf("\n[… %s characters left out …]", strings.TrimLeft(fmt.Sprintf("%d,%03d", c.left/1000, c.left%1000), "0,"))
 		}
 		if got.Text != want {
 			t.Errorf("%+v: %d characters, %q", c, utf8.RuneCountInString(got.Text), got.Text[max(0, len(got.Text)-100):])
@@ -126,7 +126,7 @@ func TestComplete(t *testing.T) {
 	}
 	_, note, _ := strings.Cut(got.Text, "\n")
 	var name string
-	if _, err := fmt.Sscanf(note, "[… 1 characters left out; complete output: %s (read with offset)]", &name); err != nil || !strings.HasPrefix(name, ".output/web_fetch-") {
+	if _, err := fmt.Sscanf(note, "[… 1 characters left out; complete output: %s (read with offset) …]", &name); err != nil || !strings.HasPrefix(name, ".output/web_fetch-") || got.File != name {
 		t.Fatalf("%q %v", note, err)
 	}
 	b, err := os.ReadFile(filepath.Join(workdir, name))
@@ -140,8 +140,8 @@ func TestComplete(t *testing.T) {
 func TestLargest(t *testing.T) {
 	url := serve(t, respond("text/plain; charset=utf-8", strings.Repeat("\u2028", 250_000)))
 	var got page
-	run(t, tool(t, "web_fetch", options()), map[string]any{"url": url, "max_length": 200_000}, &got)
-	if !strings.HasSuffix(got.Text, "[… 150000 characters left out]") || got.End == "" {
+	run(t, with{tool(t, "web_fetch", options()), &registrypb.TurnConfig{ToolLimits: &registrypb.ToolLimits{ResultChars: 200_000}}}, map[string]any{"url": url, "max_length": 200_000}, &got)
+	if !strings.HasSuffix(got.Text, "[… 150,000 characters left out …]") || got.End == "" {
 		t.Errorf("%q", got.Text[max(0, len(got.Text)-100):])
 	}
 }

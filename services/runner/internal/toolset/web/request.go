@@ -86,6 +86,7 @@ type answered struct {
 	URL       string            `json:"url"`
 	Status    int               `json:"status"`
 	Truncated string            `json:"truncated,omitempty"`
+	File      string            `json:"complete_output,omitempty"`
 	Begin     string            `json:"external"`
 	FinalURL  string            `json:"final_url"`
 	Headers   map[string]string `json:"headers"`
@@ -133,9 +134,9 @@ func (r *requester) Run(ctx context.Context, c toolset.Call) toolset.Result {
 		headers[secrets.Without(clean(name))] = secrets.Without(clean(strings.Join(values, ", ")))
 	}
 	begin, end := toolset.External(res.url.Host)
-	return toolset.Result{JSON: fit(c, secrets.Without(content(res)), begin, end, limits.MaxChars, func(text string) any {
-		return answered{a.URL, res.status, res.truncated(), begin, secrets.Without(res.url.Redacted()), headers, text, end}
-	})}
+	return fit(c, secrets.Without(content(res)), begin, end, limits.MaxChars, func(text, file string) any {
+		return answered{a.URL, res.status, res.truncated(), file, begin, secrets.Without(res.url.Redacted()), headers, text, end}
+	})
 }
 
 // refusedHeader is why a header is not sent; empty: it is.

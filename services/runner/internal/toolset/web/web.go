@@ -24,7 +24,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -105,24 +104,42 @@ func encode(v any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// fit encodes the result of a call whose text is at most chars characters, and fewer where the result
-// would be larger than [toolset.MaxResult]. A text that was cut is kept completely, between the marks of
-// external content.
-func fit(c toolset.Call, text, begin, end string, chars int, result func(text string) any) json.RawMessage {
+// maxEnvelope is how long a result may be without its text, in characters of JSON: one with more, such as of large
+// headers, is shortened as any other long result.
+const maxEnvelope = 4096
+
+// fit is the result of a call whose text is at most chars characters from its beginning, or what the settings allow for
+// any result where that is less, and fewer where the result would be larger than [toolset.MaxResult]. A text of which
+// a part is left out is kept completely, between the marks of external content, in a file that result is given with
+// the text.
+func fit(c toolset.Call, text, begin, end string, chars int, result func(text, file string) any) toolset.Result {
 	text = toolset.WithoutPictures(text)
-	for complete := ""; ; {
+	file, written := "", false
+	complete := func(string) string {
+		if !written {
+			file, written = toolset.Complete(c, begin+"\n"+text+"\n"+end+"\n"), true
+		}
+		return file
+	}
+	most := toolset.ResultChars(c.Place.Config)
+	shorten := func() string {
+		if most < chars {
+			return toolset.Ends(text, most, complete)
+		}
 		head, left := cut(text, chars)
 		if left > 0 {
-			if complete == "" {
-				complete = toolset.Complete(c, begin+"\n"+text+"\n"+end+"\n")
-			}
-			head += fmt.Sprintf("\n[… %d characters left out%s]", left, complete)
+			head += "\n" + toolset.LeftOut(left, complete(text))
 		}
-		b := encode(result(head))
+		return head
+	}
+	bounded := utf8.RuneCount(encode(result("", ""))) <= maxEnvelope
+	for {
+		shown := shorten() // which sets file
+		b := encode(result(shown, file))
 		if len(b) <= toolset.MaxResult || chars == 0 {
-			return b
+			return toolset.Result{JSON: b, Bounded: bounded}
 		}
-		chars /= 2
+		chars, most = chars/2, most/2
 	}
 }
 

@@ -60,6 +60,17 @@ func tool(t *testing.T, name string, o Options) toolset.Tool {
 }
 
 // run calls a tool; out gets what it returned.
+// with is a tool in a turn with settings.
+type with struct {
+	toolset.Tool
+	config *registrypb.TurnConfig
+}
+
+func (w with) Run(ctx context.Context, c toolset.Call) toolset.Result {
+	c.Place.Config = w.config
+	return w.Tool.Run(ctx, c)
+}
+
 func run(t *testing.T, tool toolset.Tool, arguments, out any) toolset.Result {
 	t.Helper()
 	raw, err := json.Marshal(arguments)
