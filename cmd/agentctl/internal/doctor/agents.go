@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/pause"
@@ -37,6 +38,9 @@ func (x *examination) agents(ctx context.Context) {
 		x.note("agent", problem, f.Fix, "%s", f.What)
 		return
 	}
+	if x.ofHome, err = x.env.HomeSettings(ctx); err != nil {
+		x.ofHome = layer.HomeSettings{} // another check reports it
+	}
 	before := x.faulty()
 	var still []suspect
 	step, done := screen.Progress(x.env, len(agents), "examining agents")
@@ -47,6 +51,7 @@ func (x *examination) agents(ctx context.Context) {
 		step()
 	}
 	done()
+	x.conversations()
 	x.stuck(ctx, still)
 	if x.faulty() == before {
 		x.good("agents", "%d, nothing is wrong with any", len(agents))

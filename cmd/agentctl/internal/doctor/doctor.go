@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 )
 
@@ -56,6 +57,10 @@ type examination struct {
 	// wrong with each; probed are the providers among them that were called.
 	choices map[choice]*provider.Problem
 	probed  map[string]bool
+	// known are the tools of all agents, by their names in policies, and ofHome the settings of the home, empty where they
+	// cannot be read.
+	known  []string
+	ofHome layer.HomeSettings
 }
 
 // choice is a provider and a model as an agent names them.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/config"
@@ -122,10 +125,6 @@ func (x *examination) toolsOf(ctx context.Context, id string, settings *registry
 			x.note("mcp", warning, fix, "%s: server %s is %s: %s", id, s.GetName(), command.Word(s.GetState(), "SERVER_STATE_", "unknown"), strings.TrimSpace(s.GetWhat()))
 		}
 	}
-	names := listed(settings)
-	if len(names) == 0 {
-		return
-	}
 	r, err := service.ListTools(ctx, &runner.ListToolsRequest{AgentId: id})
 	if err != nil {
 		return
@@ -134,36 +133,105 @@ func (x *examination) toolsOf(ctx context.Context, id string, settings *registry
 	for _, t := range r.GetTools() {
 		known = append(known, t.GetPolicyName())
 	}
-	for _, name := range unknownNames(names, known) {
-		fix := "remove it, or correct it; 'agentctl tools list " + id + " --all' shows the tools"
-		if near := config.Nearest(name, known); near != "" {
-			fix = "did you mean " + near + "? " + fix
+	x.known = append(x.known, known...)
+	for _, l := range listed(settings) {
+		x.unknown(id+": "+l.key, l.entries, known, "'agentctl tools list "+id+" --all' shows the tools")
+	}
+	if out := leftOut(r.GetTools()); len(out) > 0 {
+		x.note("tools", warning, "deny tools that it does not need (tools.deny), or have it use fewer MCP servers (mcp.use)",
+			"%s: a model gets at most %d tools, and does not have %s of MCP servers, such as %s", id, toolpolicy.MaxOffered, command.Count(len(out), "tool", "tools"), boundary.Name(out[0]))
+	}
+	x.serversOf(id, settings)
+}
+
+// leftOut are the tools that are allowed and not offered, because there are too many.
+func leftOut(tools []*runner.Tool) (names []string) {
+	for _, t := range tools {
+		if toolpolicy.IsTooMany(t.GetDenied()) {
+			names = append(names, t.GetName())
 		}
-		x.note("tools", warning, fix, "%s: its lists of tools name %s, and there is no such tool", id, boundary.Name(name))
+	}
+	return names
+}
+
+// serversOf reports names in mcp.use that no server has.
+func (x *examination) serversOf(id string, settings *registry.GetAgentConfigResponse) {
+	var known []string
+	for _, s := range x.ofHome.Servers {
+		known = append(known, s.Name)
+	}
+	for _, v := range settings.GetValues() {
+		if v.GetKey() != "mcp.use" {
+			continue
+		}
+		for _, name := range config.FromValues(map[string]string{v.GetKey(): v.GetValue()}).MCP.Use {
+			if !slices.Contains(known, name) {
+				x.note("mcp", warning, meant(name, known)+"correct it, or add the server: 'agentctl mcp add "+boundary.Name(name)+"'", "%s: mcp.use names %s, and there is no such MCP server", id, boundary.Name(name))
+			}
+		}
 	}
 }
 
-// listed are the entries of the lists of tools that hold for an agent: its own and those of the home.
-func listed(settings *registry.GetAgentConfigResponse) (names []string) {
-	own, home := map[string]string{}, map[string]string{}
+// conversations checks the lists of tools of the accounts, which hold for the conversations of all agents. A name is known
+// when any agent has the tool.
+func (x *examination) conversations() {
+	if len(x.known) == 0 { // no runner was reached, or there is no agent
+		return
+	}
+	for _, a := range x.ofHome.Accounts {
+		for _, kind := range slices.Sorted(maps.Keys(a.Tools)) {
+			of := "channels." + a.Name + ".tools." + kind
+			x.unknown(of+".allow", a.Tools[kind].Allow, x.known, "the list is in theclaw.yaml")
+			x.unknown(of+".deny", a.Tools[kind].Deny, x.known, "the list is in theclaw.yaml")
+		}
+	}
+}
+
+// unknown reports the entries of a list that are no tool. A name that a list denies and no tool has denies nothing.
+func (x *examination) unknown(list string, entries, known []string, more string) {
+	for _, name := range unknownNames(entries, known) {
+		x.note("tools", warning, meant(name, known)+"remove it, or correct it; "+more, "%s names %s, and there is no such tool", list, boundary.Name(name))
+	}
+}
+
+// meant is a question for the nearest name; empty: none is near.
+func meant(name string, known []string) string {
+	if near := config.Nearest(name, known); near != "" {
+		return "did you mean " + near + "? "
+	}
+	return ""
+}
+
+// list is a list of tools of the settings.
+type list struct {
+	key     string
+	entries []string
+}
+
+// listed are the lists of tools that hold for an agent: its own and those of the home.
+func listed(settings *registry.GetAgentConfigResponse) (out []list) {
 	for _, v := range settings.GetValues() {
-		if key, ok := strings.CutPrefix(v.GetKey(), config.HomeKey); ok {
-			home[key] = v.GetValue()
-		} else {
-			own[v.GetKey()] = v.GetValue()
-		}
-	}
-	for _, values := range []map[string]string{own, home} {
-		lists := map[string]string{}
-		for _, key := range config.ToolKeys() {
-			if text, ok := values[key]; ok {
-				lists[key] = text
+		key := strings.TrimPrefix(v.GetKey(), config.HomeKey)
+		if strings.HasPrefix(key, config.ByProvider) {
+			var p struct {
+				Allow, Deny []string
+				AlsoAllow   []string `yaml:"also_allow"`
 			}
+			if yaml.Unmarshal([]byte(v.GetValue()), &p) == nil { // the registry writes it
+				out = append(out, list{v.GetKey() + ".allow", p.Allow}, list{v.GetKey() + ".also_allow", p.AlsoAllow}, list{v.GetKey() + ".deny", p.Deny})
+			}
+			continue
 		}
-		t := config.FromValues(lists).Tools
-		names = slices.Concat(names, t.Allow, t.AlsoAllow, t.Deny)
+		if !slices.Contains(config.ToolKeys(), key) && key != "tools.sandbox.tools.allow" && key != "tools.sandbox.tools.deny" {
+			continue
+		}
+		t := config.FromValues(map[string]string{key: v.GetValue()}).Tools
+		out = append(out, list{v.GetKey(), map[string][]string{
+			"tools.allow": t.Allow, "tools.also_allow": t.AlsoAllow, "tools.deny": t.Deny,
+			"tools.sandbox.tools.allow": t.Sandbox.Allow, "tools.sandbox.tools.deny": t.Sandbox.Deny,
+		}[key]})
 	}
-	return names
+	return out
 }
 
 // unknownNames are the names that are neither of a tool, nor of one that is built in and may come with another version,
@@ -171,7 +239,7 @@ func listed(settings *registry.GetAgentConfigResponse) (names []string) {
 func unknownNames(names, known []string) (out []string) {
 	for _, entry := range names {
 		name := toolpolicy.Canonical(entry)
-		if name == "" || strings.ContainsAny(name, "*:") || slices.Contains(known, name) || toolpolicy.Builtin(name) {
+		if name == "" || strings.ContainsAny(name, "*:") || slices.Contains(known, name) || toolpolicy.Builtin(name) || slices.Contains(toolpolicy.SandboxDeny, name) {
 			continue
 		}
 		out = append(out, name)
