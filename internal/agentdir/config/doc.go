@@ -160,7 +160,7 @@ type Background struct {
 	Notify bool
 }
 
-// WebSearch chooses what web_search asks: Provider is off, auto (default), brave, searxng or duckduckgo; URL its
+// WebSearch chooses what web_search asks: Provider is off (default), auto, brave, searxng or duckduckgo; URL its
 // address; Key a reference to its key, env:BRAVE_API_KEY by default; Results (5) how many are returned.
 type WebSearch struct {
 	Provider, URL, Key string
@@ -417,7 +417,7 @@ func Default() Config {
 			Read:         ReadTool{MaxBytes: 50 << 10, MaxLines: 2000},
 			FS:           FileTools{Ignore: []string{".git", "node_modules", ".output"}},
 			WebFetch:     WebTool{MaxChars: 10_000, Timeout: 10 * time.Second},
-			WebSearch:    WebSearch{Provider: "auto", Key: "env:BRAVE_API_KEY", Results: 5},
+			WebSearch:    WebSearch{Provider: searchOff, Key: "env:BRAVE_API_KEY", Results: 5},
 			HTTP:         WebTool{MaxChars: 50_000, Timeout: 30 * time.Second},
 			Presentation: toolpolicy.Theclaw,
 			Exec: Exec{

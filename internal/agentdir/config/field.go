@@ -479,7 +479,7 @@ var fields = []Field{
 	{
 		Key: "tools.result_chars", Ref: func(c *Config) any { return &c.Tools.ResultChars },
 		Rule: between(2000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "60000",
-		Meaning: "How many characters of the result of a call the model reads: of a longer one the beginning and the end. The complete text is in `workdir/.output`.",
+		Meaning: "How many characters of the result of a call the model reads, whatever limit its tool has: of a longer one the first 60 % and the last 40 %. The complete text is in `workdir/.output`.",
 	},
 	{
 		Key: "tools.output_keep.age", Ref: func(c *Config) any { return &c.Tools.OutputKeep.Age },
@@ -589,7 +589,7 @@ var fields = []Field{
 	{
 		Key: "tools.web_fetch.max_chars", Ref: func(c *Config) any { return &c.Tools.WebFetch.MaxChars },
 		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
-		Meaning: "How many characters of a page the model gets from web_fetch, unless its call names another number.",
+		Meaning: "How many characters of a page the model gets from web_fetch, unless its call names another number. tools.result_chars holds as well.",
 	},
 	{
 		Key: "tools.web_fetch.timeout", Ref: func(c *Config) any { return &c.Tools.WebFetch.Timeout },
@@ -603,7 +603,7 @@ var fields = []Field{
 	},
 	{
 		Key: "tools.web_search.provider", Ref: func(c *Config) any { return &c.Tools.WebSearch.Provider },
-		Rule: oneOf(searchOff, "auto", "brave", "searxng", "duckduckgo"), Effect: EffectMessage, Example: "searxng",
+		Rule: oneOf(searchOff, searchAuto, "brave", "searxng", "duckduckgo"), Effect: EffectMessage, Example: "searxng",
 		Meaning: "Which provider web_search asks. `auto` is brave where its key is set, else searxng where its address is, else duckduckgo; with `off` there is no such tool.",
 	},
 	{
@@ -624,7 +624,7 @@ var fields = []Field{
 	{
 		Key: "tools.http.max_chars", Ref: func(c *Config) any { return &c.Tools.HTTP.MaxChars },
 		Rule: between(1000, 200_000), Unit: "characters", Effect: EffectMessage, Example: "20000",
-		Meaning: "How many characters of a body the model gets from http_request.",
+		Meaning: "How many characters of a body the model gets from http_request. tools.result_chars holds as well.",
 	},
 	{
 		Key: "tools.http.timeout", Ref: func(c *Config) any { return &c.Tools.HTTP.Timeout },
@@ -819,8 +819,11 @@ func servers() Rule {
 	}}
 }
 
-// searchOff is the provider of no web search.
-const searchOff = "off"
+// The providers of web_search that are none: no search, and what the settings have a key or an address for.
+const (
+	searchOff  = "off"
+	searchAuto = "auto"
+)
 
 // webAddress is the rule of an address of a server; empty is none.
 func webAddress() Rule {

@@ -95,7 +95,8 @@ func (c *Config) ToolLayers(at Conversation, accounts AccountTools) []toolpolicy
 			layers = append(layers, toolpolicy.Layer{Number: toolpolicy.NumberSandbox, Name: "sandbox, sandbox.workspace_access ro", Deny: toolpolicy.Writers})
 		}
 	}
-	if c.Tools.WebSearch.Provider == searchOff {
+	// Where the profile does not have the tool the layer would decide nothing, in every message.
+	if c.Tools.WebSearch.Provider == searchOff && (len(layers) == 0 || toolpolicy.New(layers[:1]).Decide(toolpolicy.Tool{Name: "web_search"}).Allowed) {
 		layers = append(layers, toolpolicy.Layer{Name: "tools.web_search.provider off", Deny: []string{"web_search"}})
 	}
 	return layers

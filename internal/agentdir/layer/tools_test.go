@@ -17,10 +17,10 @@ func TestToolLists(t *testing.T) {
 		{"", "", `profile "theclaw" allow [exec] deny [apply_patch]`},
 		{"flavor: openclaw\n", "", `profile "full" allow [] deny []`},
 		{"tools: {profile: coding, deny: [image]}\n", "tools:\n  deny: ['group:runtime']\n", `profile "coding" allow ['group:fs', 'group:runtime', 'group:sessions', 'group:memory', image] deny []; home allow [] deny [image]; agent allow [] deny ['group:runtime']`},
-		{"tools: {profile: minimal, allow: [exec]}\n", "tools:\n  profile: full\n", `profile "full" allow [] deny []; home allow [exec] deny []`},
+		{"tools: {profile: minimal, allow: [exec]}\n", "tools:\n  profile: full\n", `profile "full" allow [] deny []; home allow [exec] deny []; tools.web_search.provider off allow [] deny [web_search]`},
 		{"tools: {alsoAllow: [read]}\n", "tools: {also_allow: [web_fetch]}\n", `profile "theclaw" allow [exec, web_fetch] deny [apply_patch]; home allow ['*', read] deny []; agent allow ['*', web_fetch] deny []`},
-		{"agents:\n  defaults: {tools: {allow: [exec, read]}}\n  list:\n    - id: a1\n      tools: {allow: [write], profile: full}\n", "", `profile "full" allow [] deny []; home allow [exec, read] deny []; agent allow [write] deny []`},
-		{"agents:\n  list:\n    - id: a1\n      tools: {allow: [write], profile: full}\n", "tools: {allow: []}\n", `profile "full" allow [] deny []`},
+		{"agents:\n  defaults: {tools: {allow: [exec, read]}}\n  list:\n    - id: a1\n      tools: {allow: [write], profile: full}\n", "", `profile "full" allow [] deny []; home allow [exec, read] deny []; agent allow [write] deny []; tools.web_search.provider off allow [] deny [web_search]`},
+		{"agents:\n  list:\n    - id: a1\n      tools: {allow: [write], profile: full}\n", "tools: {allow: []}\n", `profile "full" allow [] deny []; tools.web_search.provider off allow [] deny [web_search]`},
 		{"reply: {message_tool: true}\n", "", `profile "theclaw" allow [exec, message] deny [apply_patch]`},
 	} {
 		got, err := layer.Load(layer.Layers{AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte(c.home)}, Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + c.agent)}})
@@ -159,6 +159,11 @@ func TestToolLayers(t *testing.T) {
 		{"flavor: openclaw\nsandbox: {workspace_access: ro}\n", "", "openai/gpt-5", "group", "apply_patch", `8 sandbox, sandbox.workspace_access ro: deny ["apply_patch"]`},
 		{"flavor: openclaw\nsandbox: {workspace_access: ro}\n", "", "openai/gpt-5", "group", "read", ""},
 		{"", "tools: {profile: full, web_search: {provider: 'off'}}\n", "openai/gpt-5", "", "web_search", `0 tools.web_search.provider off: deny ["web_search"]`},
+		{"", "tools: {profile: full}\n", "openai/gpt-5", "", "web_search", `0 tools.web_search.provider off: deny ["web_search"]`},
+		{"", "tools: {also_allow: [web_search]}\n", "openai/gpt-5", "", "web_search", `0 tools.web_search.provider off: deny ["web_search"]`},
+		{"", "tools: {profile: full, web_search: {provider: auto}}\n", "openai/gpt-5", "", "web_search", ""},
+		{"flavor: openclaw\n", "", "openai/gpt-5", "", "web_search", ""},
+		{"flavor: agentclaw\n", "", "openai/gpt-5", "", "web_search", ""},
 	} {
 		got, err := layer.Load(layer.Layers{AgentID: "a1", Home: layer.File{Name: "theclaw.yaml", Data: []byte(c.home)}, Agent: layer.File{Name: "config.yaml", Data: []byte("agent_id: a1\n" + c.agent)}})
 		if err != nil {
