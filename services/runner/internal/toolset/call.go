@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -141,6 +142,10 @@ func (c *Calls) Intents(key func(n int) string, calls []model.ToolCall) []*regis
 func (c *Calls) intent(key string, n int, made model.ToolCall, first int32) *registrypb.Step {
 	sum := sha256.Sum256(made.Arguments)
 	call := c.call(key, n, made)
+	if note := c.Set.check(&call); note != "" {
+		note, _ = boundary.Text(note, 300)
+		c.Logf("WARN", "tool: the arguments for %s are not completely checked: its schema: %s", call.Name, note)
+	}
 	seq := c.Journal.NextSeq()
 	call.Outside = c.outside(cmp.Or(first, seq))
 	return &registrypb.Step{
@@ -247,6 +252,7 @@ func (c *Calls) uses(ctx context.Context, key func(n int) string, calls []model.
 			first = u.row.GetSeq()
 			outside = c.outside(first)
 		}
+		c.Set.check(&u.call)
 		u.call.Asks, u.call.Outside = u.row.GetAsks(), outside
 		u.call.truncated = func() { c.Meter.AddTruncated(c.Set.label(u.call.Name)) }
 		u.call.Prompt = func(p Prompt) func(string) { return c.prompt(u, p) }

@@ -2,135 +2,425 @@ package toolset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
+	"math/big"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/theclaw/agents/internal/boundary"
 )
 
-// schema is the part of JSON Schema that the tools of a runner use. Other keywords describe
-// arguments to a model and are not checked.
-type schema struct {
-	Type       types              `json:"type"`
-	Enum       []any              `json:"enum"`
-	Required   []string           `json:"required"`
-	Properties map[string]*schema `json:"properties"`
-	// Additional is false where other arguments are refused, or the schema of each.
-	Additional json.RawMessage `json:"additionalProperties"`
-	Items      *schema         `json:"items"`
-}
-
-// types are the names of one type or of several.
-type types []string
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (t *types) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*t = make(types, 1)
-		return json.Unmarshal(b, &(*t)[0])
-	}
-	return json.Unmarshal(b, (*[]string)(t))
-}
-
 const (
 	// maxProblems is how many problems of one call are listed.
 	maxProblems = 3
-	// maxDepth bounds the nesting that is checked.
-	maxDepth = 32
+	// maxSchemas is how many compiled schemas are kept.
+	maxSchemas = 512
+	// maxVisits bounds the work of one check, in parts of the schema that are held against a part of the arguments: a small
+	// schema can refer to itself so often that a check would not end.
+	maxVisits = 100_000
 )
 
-// fits returns why the arguments of a call do not fit the schema of its tool, for the
-// model; empty: they do.
-func fits(spec Spec, arguments json.RawMessage) string {
-	var s schema
-	if json.Unmarshal(spec.Schema, &s) != nil {
-		return "" // New has refused what is no JSON; the tool checks the rest
-	}
-	decoder := json.NewDecoder(bytes.NewReader(arguments))
-	decoder.UseNumber()
-	var value any
-	var rest json.RawMessage
-	if err := decoder.Decode(&value); err != nil || decoder.Decode(&rest) == nil {
-		return "the arguments are not a JSON object: nothing was run"
-	}
-	object, ok := value.(map[string]any)
+// schemas are the compiled schemas of tools, by their text. The zero value is empty.
+type schemas struct {
+	mu sync.Mutex
+	of map[string]*schema
+}
+
+func (s *schemas) compiled(text json.RawMessage) *schema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.of[string(text)]
 	if !ok {
-		return "the arguments are not a JSON object: nothing was run"
+		if s.of == nil || len(s.of) >= maxSchemas {
+			s.of = map[string]*schema{}
+		}
+		c = compile(text)
+		s.of[string(text)] = c
 	}
-	c := checker{}
-	c.object(s, "", object, 0)
-	if len(c.problems) == 0 {
-		return ""
+	return c
+}
+
+// schema is a compiled schema. Its texts come from outside: from MCP servers.
+type schema struct {
+	// unusable is why arguments are not checked; empty: they are. patterns are those that are not checked.
+	unusable string
+	patterns []string
+
+	mu     sync.Mutex // of a check
+	schema *jsonschema.Schema
+	visits int
+	// unsure: a pattern that is not checked was met. inverted: the schema has keywords by which arguments that do not match a
+	// pattern may fit, so that with such a pattern nothing is known.
+	unsure, inverted bool
+}
+
+var (
+	errRemote = errors.New("it refers to another document")
+	errVisits = errors.New("a check takes too long")
+)
+
+// closed is a loader of no documents.
+type closed struct{}
+
+func (closed) Load(string) (any, error) { return nil, errRemote }
+
+// notRE2 is a pattern that is not of RE2. It matches everything, and the check knows that it was asked.
+type notRE2 struct {
+	text string
+	of   *schema
+}
+
+func (p notRE2) MatchString(string) bool { p.of.unsure = true; return true }
+func (p notRE2) String() string          { return p.text }
+
+// compile compiles a schema. One that names no version of JSON Schema is of the newest by which it can be read.
+func compile(text json.RawMessage) (c *schema) {
+	c = &schema{}
+	defer func() {
+		if p := recover(); p != nil { // a defect of the library, or of the schema
+			c.unusable = "it cannot be read: " + fmt.Sprint(p)
+		}
+	}()
+	const name = "urn:arguments"
+	for _, draft := range []*jsonschema.Draft{jsonschema.Draft2020, jsonschema.Draft7, jsonschema.Draft4} {
+		var document any
+		if err := json.Unmarshal(text, &document); err != nil { // a number out of range
+			c.unusable = err.Error()
+			return c
+		}
+		c.patterns = nil
+		compiler := jsonschema.NewCompiler()
+		compiler.DefaultDraft(draft)
+		compiler.UseLoader(closed{})
+		compiler.UseRegexpEngine(c.pattern)
+		err := compiler.AddResource(name, document)
+		if err == nil {
+			c.schema, err = compiler.Compile(name)
+		}
+		if err == nil {
+			c.unusable = ""
+			c.bound(c.schema, map[*jsonschema.Schema]bool{})
+			return c
+		}
+		if c.unusable == "" {
+			c.unusable = err.Error()
+		}
 	}
-	return invalid(spec, "nothing was run, the arguments do not fit: "+strings.Join(c.problems, "; "))
+	c.patterns = nil
+	return c
+}
+
+func (c *schema) pattern(text string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(text)
+	if err != nil {
+		c.patterns = append(c.patterns, text)
+		return notRE2{text, c}, nil
+	}
+	return re, nil
+}
+
+// bound has the visits of a schema, and of all that it consists of, counted. The library looks at the format of a value
+// before it looks into it; formats themselves are notes for the model, in every version of JSON Schema.
+func (c *schema) bound(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	if s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	cost := 1 + len(s.PatternProperties)
+	if s.Enum != nil {
+		cost += len(s.Enum.Values)
+	}
+	s.Format = &jsonschema.Format{Name: "visit", Validate: func(any) error {
+		if c.visits += cost; c.visits > maxVisits {
+			panic(errVisits)
+		}
+		return nil
+	}}
+	if s.Not != nil || s.OneOf != nil || s.If != nil || s.PatternProperties != nil || s.Contains != nil {
+		c.inverted = true
+	}
+	parts := slices.Concat([]*jsonschema.Schema{
+		s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
+	}, s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, slices.Collect(maps.Values(s.Properties)), slices.Collect(maps.Values(s.PatternProperties)),
+		slices.Collect(maps.Values(s.DependentSchemas)))
+	if s.DynamicRef != nil {
+		parts = append(parts, s.DynamicRef.Ref)
+	}
+	for _, part := range append(slices.Collect(maps.Values(s.Dependencies)), s.AdditionalProperties, s.Items, s.AdditionalItems) {
+		switch part := part.(type) {
+		case *jsonschema.Schema:
+			parts = append(parts, part)
+		case []*jsonschema.Schema:
+			parts = append(parts, part...)
+		}
+	}
+	for _, part := range parts {
+		c.bound(part, seen)
+	}
+}
+
+// check returns why arguments do not fit; nil: they do, or it is not known, and note says why.
+func (c *schema) check(arguments map[string]any) (problems []string, note string) {
+	if c.unusable != "" {
+		return nil, c.unusable
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.visits, c.unsure = 0, false
+	defer func() {
+		if p := recover(); p != nil {
+			problems, note = nil, fmt.Sprint(p)
+		}
+	}()
+	err := c.schema.Validate(arguments)
+	if c.unsure {
+		note = "a pattern is not of RE2: " + strings.Join(c.patterns, ", ")
+	}
+	failed, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok || c.unsure && c.inverted {
+		return nil, note
+	}
+	f := findings{root: arguments}
+	f.collect(failed)
+	if f.loops {
+		return nil, "it refers to itself"
+	}
+	return f.list(), note
+}
+
+// findings are the problems of one call.
+type findings struct {
+	root  any
+	found []finding
+	loops bool
+}
+
+// finding is a problem; at orders it.
+type finding struct{ at, text string }
+
+// list are the first problems, by the arguments that they are about.
+func (f *findings) list() (out []string) {
+	slices.SortStableFunc(f.found, func(a, b finding) int { return strings.Compare(a.at, b.at) })
+	for _, p := range f.found {
+		if !slices.Contains(out, p.text) && len(out) < maxProblems {
+			out = append(out, p.text)
+		}
+	}
+	return out
+}
+
+func (f *findings) collect(e *jsonschema.ValidationError) {
+	name, value := f.at(e.InstanceLocation)
+	add := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		f.found = append(f.found, finding{name, boundary.Name(cmp.Or(name, "the object")) + " " + text})
+	}
+	member := func(member, what string) {
+		if name != "" {
+			member = name + "." + member
+		}
+		f.found = append(f.found, finding{name, boundary.Name(member) + " " + what})
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.RefCycle:
+		f.loops = true
+	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
+		for _, cause := range e.Causes {
+			f.collect(cause)
+		}
+	case *kind.AnyOf, *kind.OneOf:
+		if one, ok := k.(*kind.OneOf); ok && len(one.Subschemas) > 0 {
+			add("fits more than one of the forms of which it must have one")
+			return
+		}
+		f.forms(e, add)
+	case *kind.Type:
+		add("must be of type %s and is of type %s", either(k.Want), kindOf(value))
+	case *kind.Enum:
+		add("must be one of %s", list(k.Want))
+	case *kind.Const:
+		add("must be %s", list(k.Want))
+	case *kind.Required:
+		for _, missing := range k.Missing {
+			member(missing, "is missing")
+		}
+	case *kind.DependentRequired:
+		for _, missing := range k.Missing {
+			member(missing, "is missing, which "+boundary.Name(k.Prop)+" needs")
+		}
+	case *kind.Dependency:
+		for _, missing := range k.Missing {
+			member(missing, "is missing, which "+boundary.Name(k.Prop)+" needs")
+		}
+	case *kind.AdditionalProperties:
+		for _, other := range slices.Sorted(slices.Values(k.Properties)) {
+			member(other, "is not an argument of this tool")
+			f.found[len(f.found)-1].at = strings.TrimPrefix(name+"."+other, ".")
+		}
+	case *kind.FalseSchema:
+		if strings.HasSuffix(name, "]") {
+			add("is not allowed")
+		} else {
+			add("is not an argument of this tool")
+		}
+	case *kind.PropertyNames:
+		member(k.Property, "is a name that is not allowed")
+	case *kind.Pattern:
+		add("must match the pattern %q", k.Want)
+	case *kind.Minimum:
+		add("must be at least %s", number(k.Want))
+	case *kind.Maximum:
+		add("must be at most %s", number(k.Want))
+	case *kind.ExclusiveMinimum:
+		add("must be more than %s", number(k.Want))
+	case *kind.ExclusiveMaximum:
+		add("must be less than %s", number(k.Want))
+	case *kind.MultipleOf:
+		add("must be a multiple of %s", number(k.Want))
+	case *kind.MinLength:
+		add("must have at least %d characters and has %d", k.Want, k.Got)
+	case *kind.MaxLength:
+		add("must have at most %d characters and has %d", k.Want, k.Got)
+	case *kind.MinItems:
+		add("must have at least %d elements and has %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		add("must have at most %d elements and has %d", k.Want, k.Got)
+	case *kind.MinProperties:
+		add("must have at least %d members and has %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		add("must have at most %d members and has %d", k.Want, k.Got)
+	case *kind.UniqueItems:
+		add("must not have equal elements, as at %d and %d", k.Duplicates[0], k.Duplicates[1])
+	default:
+		add("does not fit the keyword %s of the schema", strings.Join(k.KeywordPath(), "."))
+	}
+}
+
+// forms adds what keeps a value from every one of its forms: the types, where all want another one, else the
+// problems of the form that it is nearest to, which is the one whose problems are deepest.
+func (f *findings) forms(e *jsonschema.ValidationError, add func(format string, args ...any)) {
+	var want []string
+	var nearest []finding
+	depth := -1
+	for _, cause := range e.Causes {
+		if k, ok := cause.ErrorKind.(*kind.Type); ok && len(cause.InstanceLocation) == len(e.InstanceLocation) {
+			want = append(want, k.Want...)
+			continue
+		}
+		of := findings{root: f.root}
+		of.collect(cause)
+		f.loops = f.loops || of.loops
+		if d := deepest(cause); d > depth {
+			depth, nearest = d, of.found
+		}
+	}
+	switch _, value := f.at(e.InstanceLocation); {
+	case nearest != nil:
+		f.found = append(f.found, nearest...)
+	case len(want) > 0:
+		add("must be of type %s and is of type %s", either(want), kindOf(value))
+	default:
+		add("has none of its forms")
+	}
+}
+
+// either is a list of types for people: null is the last one.
+func either(types []string) string {
+	types = slices.Compact(slices.Sorted(slices.Values(types)))
+	if n := slices.Index(types, "null"); n >= 0 {
+		types = append(slices.Delete(types, n, n+1), "null")
+	}
+	return strings.Join(types, " or ")
+}
+
+func deepest(e *jsonschema.ValidationError) int {
+	n := len(e.InstanceLocation)
+	for _, cause := range e.Causes {
+		n = max(n, deepest(cause))
+	}
+	return n
+}
+
+// at is the argument at a place, by its name for the model, such as lines[1] or env.A.
+func (f *findings) at(place []string) (name string, value any) {
+	value = f.root
+	for _, step := range place {
+		switch of := value.(type) {
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(of) {
+				return name, nil
+			}
+			name, value = name+"["+step+"]", of[n]
+		case map[string]any:
+			if name != "" {
+				name += "."
+			}
+			name, value = name+step, of[step]
+		}
+	}
+	return name, value
+}
+
+// fits returns why the arguments of a call do not fit the schema of its tool, for the model; empty: they do. note is why
+// that is not known, for the log; empty: it is.
+func (t *Tools) fits(spec Spec, arguments json.RawMessage) (misfit, note string) {
+	object, ok := decoded(arguments)
+	if !ok {
+		return "the arguments are not a JSON object: nothing was run", ""
+	}
+	problems, note := t.schemas.compiled(spec.Schema).check(object)
+	if len(problems) > 0 {
+		misfit = invalid(spec, "nothing was run, the arguments do not fit: "+strings.Join(problems, "; "))
+	}
+	return misfit, note
+}
+
+// decoded is a JSON object with its numbers as float64; one that is out of range is the largest one.
+func decoded(text json.RawMessage) (object map[string]any, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var rest json.RawMessage
+	if err := decoder.Decode(&object); err != nil || object == nil || decoder.Decode(&rest) == nil {
+		return nil, false
+	}
+	return floats(object).(map[string]any), true
+}
+
+func floats(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, member := range value {
+			value[name] = floats(member)
+		}
+	case []any:
+		for n, element := range value {
+			value[n] = floats(element)
+		}
+	case json.Number:
+		f, err := value.Float64()
+		if err != nil {
+			return math.Copysign(math.MaxFloat64, f)
+		}
+		return f
+	}
+	return value
 }
 
 // invalid is what the model reads about arguments: it corrects the call from this text alone.
 func invalid(spec Spec, why string) string {
 	return fmt.Sprintf("invalid arguments for %s: %s. The schema of the arguments is %s", spec.Name, why, spec.Schema)
-}
-
-// checker collects the problems of one call.
-type checker struct{ problems []string }
-
-func (c *checker) add(at, format string, args ...any) {
-	if len(c.problems) < maxProblems {
-		c.problems = append(c.problems, boundary.Name(at)+" "+fmt.Sprintf(format, args...))
-	}
-}
-
-func (c *checker) value(s schema, at string, value any, depth int) {
-	kind := kindOf(value)
-	if depth > maxDepth {
-		c.add(at, "is nested too deeply")
-		return
-	}
-	if len(s.Type) > 0 && !slices.Contains(s.Type, kind) && (kind != "integer" || !slices.Contains(s.Type, "number")) {
-		c.add(at, "must be of type %s and is of type %s", strings.Join(s.Type, " or "), kind)
-		return
-	}
-	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(allowed any) bool { return equal(allowed, value) }) {
-		c.add(at, "must be one of %s", list(s.Enum))
-	}
-	switch value := value.(type) {
-	case map[string]any:
-		c.object(s, at+".", value, depth)
-	case []any:
-		for n, item := range value {
-			if s.Items != nil && len(c.problems) < maxProblems {
-				c.value(*s.Items, fmt.Sprintf("%s[%d]", at, n), item, depth+1)
-			}
-		}
-	}
-}
-
-// object checks the members of an object; at is what stands before their names.
-func (c *checker) object(s schema, at string, object map[string]any, depth int) {
-	for _, name := range s.Required {
-		if _, ok := object[name]; !ok {
-			c.add(at+name, "is missing")
-		}
-	}
-	var other *schema
-	refused := string(bytes.TrimSpace(s.Additional)) == "false"
-	if len(s.Additional) > 0 && !refused && json.Unmarshal(s.Additional, &other) != nil {
-		other = nil // true
-	}
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		switch property := s.Properties[name]; {
-		case property != nil:
-			c.value(*property, at+name, object[name], depth+1)
-		case refused:
-			c.add(at+name, "is not an argument of this tool")
-		case other != nil:
-			c.value(*other, at+name, object[name], depth+1)
-		}
-	}
 }
 
 // kindOf is the type of a decoded value, as JSON Schema names it.
@@ -142,11 +432,8 @@ func kindOf(value any) string {
 		return "boolean"
 	case string:
 		return "string"
-	case json.Number:
-		switch f, err := value.Float64(); {
-		case err != nil:
-			return "number out of range"
-		case f == math.Trunc(f):
+	case float64:
+		if value == math.Trunc(value) {
 			return "integer"
 		}
 		return "number"
@@ -156,19 +443,18 @@ func kindOf(value any) string {
 	return "object"
 }
 
-// equal compares an allowed value with one of a call, in which numbers are as written.
-func equal(allowed, value any) bool {
-	if n, ok := value.(json.Number); ok {
-		f, err := n.Float64()
-		return err == nil && allowed == f
-	}
-	return reflect.DeepEqual(allowed, value)
+// number is a number of a schema as people write it.
+func number(r *big.Rat) string {
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-func list(values []any) string {
+// list is what a schema allows, as JSON of a bounded length.
+func list(values any) string {
 	b, err := json.Marshal(values)
 	if err != nil { // decoded values always encode
 		return "the listed values"
 	}
-	return string(b)
+	text, _ := boundary.Text(string(b), 1000)
+	return text
 }

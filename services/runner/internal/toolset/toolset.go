@@ -183,6 +183,8 @@ type Call struct {
 	Progress func(text string)
 	// Prompt is [Call.Prompted]; nil: it is not reported.
 	Prompt func(p Prompt) (closed func(end string))
+	// misfit is why the arguments do not fit the schema; nil: they have not been held against it.
+	misfit *string
 	// truncated counts a result that is shortened; nil: it is not counted.
 	truncated func()
 }
@@ -268,6 +270,8 @@ type Tools struct {
 	Programs func(c *registrypb.TurnConfig) []Tool
 	// Approvals asks people about calls of MCP servers; nil refuses what has to be asked.
 	Approvals Approvals
+	// schemas are shared by the tools of all turns.
+	schemas *schemas
 }
 
 // Servers are the MCP servers that the settings of agents name.
@@ -289,7 +293,7 @@ func New(tools ...Tool) (*Tools, error) {
 		all[n] = described{tool, tool.Spec()}
 	}
 	slices.SortFunc(all, func(a, b described) int { return a.spec.less(b.spec) })
-	t := &Tools{}
+	t := &Tools{schemas: &schemas{}}
 	for n, one := range all {
 		s := one.spec
 		switch {
@@ -374,7 +378,7 @@ func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfi
 	if err != nil { // the pins of a registry that checks less
 		return Set{}, err
 	}
-	all.Approvals = t.Approvals
+	all.Approvals, all.schemas = t.Approvals, t.schemas
 	return all.Set(c), nil
 }
 
@@ -538,7 +542,11 @@ func (s Set) decide(c Call) (tool Tool, refusal string) {
 	case c.Problem != "":
 		return nil, c.Problem
 	case ok:
-		if refusal = fits(s.specs[n], c.Args); refusal == "" {
+		if c.misfit == nil {
+			misfit, _ := s.all.fits(s.specs[n], c.Args)
+			c.misfit = &misfit
+		}
+		if refusal = *c.misfit; refusal == "" {
 			tool = s.tools[n]
 		}
 		if s.decisions[n].Allowed {
@@ -560,6 +568,18 @@ func (s Set) decide(c Call) (tool Tool, refusal string) {
 		}
 	}
 	return tool, why
+}
+
+// check holds the arguments of a call against the schema of its tool, once for all that decide on the call. note is why that
+// was not possible, or not completely; empty: it was.
+func (s Set) check(c *Call) (note string) {
+	n, ok := s.all.index(c.Name)
+	if !ok || c.Problem != "" {
+		return ""
+	}
+	misfit, note := s.all.fits(s.specs[n], c.Args)
+	c.misfit = &misfit
+	return note
 }
 
 // names are those of the offered tools.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -319,6 +320,126 @@ func TestSchema(t *testing.T) {
 		var got struct{ Error string }
 		if json.Unmarshal([]byte(text), &got) != nil || err != nil || (want == "") != (got.Error == "") || !strings.Contains(got.Error, want) || len(got.Error) > 4096 {
 			t.Errorf("%s: %s, want %q (%v)", arguments, text, want, err)
+		}
+	}
+}
+
+// S2-105: the schemas of MCP servers have every keyword, and the model reads which argument is wrong and what was expected.
+func TestSchemaKeywords(t *testing.T) {
+	for _, c := range []struct{ schema, arguments, want string }{
+		{`{"properties":{"a":{"const":"x"}}}`, `{"a":"y"}`, `a must be "x"`},
+		{`{"properties":{"a":{"pattern":"^[a-z]+$"}}}`, `{"a":"A"}`, `a must match the pattern "^[a-z]+$"`},
+		{`{"properties":{"a":{"minimum":1,"maximum":2.5}}}`, `{"a":0}`, "a must be at least 1"},
+		{`{"properties":{"a":{"minimum":1,"maximum":2.5}}}`, `{"a":3}`, "a must be at most 2.5"},
+		{`{"properties":{"a":{"minimum":1,"maximum":2.5}}}`, `{"a":2}`, ""},
+		{`{"properties":{"a":{"exclusiveMinimum":1,"exclusiveMaximum":5}}}`, `{"a":1}`, "a must be more than 1"},
+		{`{"properties":{"a":{"exclusiveMinimum":1,"exclusiveMaximum":5}}}`, `{"a":5}`, "a must be less than 5"},
+		{`{"properties":{"a":{"multipleOf":10}}}`, `{"a":15}`, "a must be a multiple of 10"},
+		{`{"properties":{"a":{"minLength":2,"maxLength":3}}}`, `{"a":"é"}`, "a must have at least 2 characters and has 1"},
+		{`{"properties":{"a":{"minLength":2,"maxLength":3}}}`, `{"a":"éééé"}`, "a must have at most 3 characters and has 4"},
+		{`{"properties":{"a":{"minItems":1,"maxItems":2,"uniqueItems":true}}}`, `{"a":[]}`, "a must have at least 1 elements and has 0"},
+		{`{"properties":{"a":{"minItems":1,"maxItems":2,"uniqueItems":true}}}`, `{"a":[1,2,3]}`, "a must have at most 2 elements and has 3"},
+		{`{"properties":{"a":{"minItems":1,"maxItems":2,"uniqueItems":true}}}`, `{"a":[1,1.0]}`, "a must not have equal elements, as at 0 and 1"},
+		{`{"properties":{"a":{"minProperties":1}}}`, `{"a":{}}`, "a must have at least 1 members and has 0"},
+		{`{"maxProperties":1}`, `{"a":1,"b":2}`, "the object must have at most 1 members and has 2"},
+		{`{"properties":{"a":false}}`, `{"a":1}`, "a is not an argument of this tool"},
+		{`{"properties":{"a":true}}`, `{"a":1}`, ""},
+		{`{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"},{"type":"integer"}]}}}`, `{"a":[]}`, "a must be of type integer or string or null and is of type array"},
+		{`{"properties":{"a":{"anyOf":[{"type":"string"},{"type":"object","required":["b"],"properties":{"b":{"type":"object","properties":{"c":{"type":"string"}}}}}]}}}`, `{"a":{"b":{"c":1}}}`, "a.b.c must be of type string and is of type integer"},
+		{`{"properties":{"a":{"oneOf":[{"type":"integer"},{"type":"number"}]}}}`, `{"a":1}`, "a fits more than one of the forms"},
+		{`{"properties":{"a":{"not":{"type":"string"}}}}`, `{"a":"x"}`, "a does not fit"},
+		{`{"properties":{"a":{"allOf":[{"type":"string"},{"minLength":2}]}}}`, `{"a":"x"}`, "a must have at least 2 characters"},
+		{`{"properties":{"a":{"$ref":"#/$defs/t"}},"$defs":{"t":{"type":"array","items":{"$ref":"#/$defs/e"}},"e":{"enum":["x"]}}}`, `{"a":["x","y"]}`, `a[1] must be one of ["x"]`},
+		{`{"properties":{"a":{"$ref":"#/definitions/t"}},"definitions":{"t":{"type":"string"}}}`, `{"a":1}`, "a must be of type string"},
+		{`{"if":{"properties":{"a":{"const":1}}},"then":{"required":["b"]}}`, `{"a":1}`, "b is missing"},
+		{`{"dependentRequired":{"a":["b"]}}`, `{"a":1}`, "b is missing, which a needs"},
+		{`{"patternProperties":{"^x":{"type":"string"}},"additionalProperties":false}`, `{"x1":1,"y":2}`, "x1 must be of type string and is of type integer; y is not an argument of this tool"},
+		{`{"propertyNames":{"maxLength":2}}`, `{"abc":1}`, "abc is a name that is not allowed"},
+		{`{"properties":{"a":{"prefixItems":[{"type":"string"}],"items":false}}}`, `{"a":["x",1]}`, "] is not allowed"},
+		// Of earlier versions, named and not: tuples, and bounds that are a yes or no.
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":[1]}`, "a[0] must be of type string"},
+		{`{"properties":{"a":{"items":[{"type":"string"},{"type":"integer"}]}}}`, `{"a":["x","y"]}`, "a[1] must be of type integer"},
+		{`{"properties":{"a":{"minimum":1,"exclusiveMinimum":true}}}`, `{"a":1}`, "a must be more than 1"},
+		// A format is a note.
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"format":"date"}}}`, `{"a":"tomorrow"}`, ""},
+	} {
+		tool := named("a")
+		tool.spec.Schema = json.RawMessage(c.schema)
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+		calls.Logf = func(level, format string, args ...any) {
+			if level == "WARN" {
+				t.Errorf("%s: "+format, append([]any{c.schema}, args...)...)
+			}
+		}
+		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(c.arguments)}, false)
+		var got struct{ Error string }
+		if json.Unmarshal([]byte(text), &got) != nil || err != nil || (c.want == "") != (got.Error == "") || !strings.Contains(got.Error, c.want) {
+			t.Errorf("%s, %s: %s, want %q (%v)", c.schema, c.arguments, text, c.want, err)
+		}
+	}
+}
+
+// A schema from outside that cannot be used refuses no call: the log says why. None makes a check endless, reads another
+// document or ends the process.
+func TestSchemaFromOutside(t *testing.T) {
+	var twice strings.Builder // 2^60 paths
+	for n := range 60 {
+		fmt.Fprintf(&twice, `"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, n, n+1, n+1)
+	}
+	deep := strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000)
+	for _, c := range []struct{ schema, arguments, logged, refused string }{
+		{`{"$ref":"https://example.com/schema.json"}`, `{}`, "another document", ""},
+		{`{"$ref":"file:///etc/passwd"}`, `{}`, "another document", ""},
+		{`{"$schema":"https://example.com/own"}`, `{}`, "another document", ""},
+		{`{"$ref":"#"}`, `{}`, "refers to itself", ""},
+		{`{"$ref":"#/$defs/none"}`, `{}`, "none", ""},
+		{`{"type":"objekt"}`, `{}`, "type", ""},
+		{`{"properties":7}`, `{}`, "properties", ""},
+		{`{"minimum":1e999}`, `{}`, "1e999", ""},
+		{`[1]`, `{}`, "", ""},
+		{`{"allOf":[{"$ref":"#/$defs/d0"}],"$defs":{` + twice.String() + `"d60":{"type":"string"}}}`, `{}`, "takes too long", ""},
+		{`{"properties":{"a":{"$ref":"#"}},"additionalProperties":false}`, deep, "", ""},
+		{`{"properties":{"a":{"pattern":"^(?!x)"},"b":{"type":"string"}}}`, `{"a":"x","b":"y"}`, "not of RE2: ^(?!x)", ""},
+		{`{"properties":{"a":{"pattern":"^(?!x)"},"b":{"type":"string"}}}`, `{"a":"x","b":1}`, "not of RE2", "b must be of type string"},
+		{`{"properties":{"a":{"not":{"pattern":"^(?!x)"}}}}`, `{"a":"y"}`, "not of RE2", ""},
+		{`{"patternProperties":{"^(?!x)":{"type":"string"}}}`, `{"a":1}`, "not of RE2", ""},
+	} {
+		tool := named("a")
+		tool.spec.Schema, tool.result = json.RawMessage(c.schema), toolset.Result{Text: "ran"}
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+		var logged string
+		calls.Logf = func(level, format string, args ...any) {
+			if level == "WARN" {
+				logged += fmt.Sprintf(format, args...)
+			}
+		}
+		begin := time.Now()
+		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(c.arguments)}, false)
+		if err != nil || (text == `{"text":"ran"}`) != (c.refused == "") || !strings.Contains(text, c.refused) {
+			t.Errorf("%.200s: %.300s, want %q, %v", c.schema, text, c.refused, err)
+		}
+		if !strings.Contains(logged, c.logged) || (logged == "") != (c.logged == "") && c.schema != "[1]" || len(logged) > 500 {
+			t.Errorf("%.200s: logged %q, want %q", c.schema, logged, c.logged)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("%.200s: %s", c.schema, took)
+		}
+	}
+}
+
+// BenchmarkArguments holds the arguments of a call against a schema; compiling it is not part of a call.
+func BenchmarkArguments(b *testing.B) {
+	tool := named("a")
+	tool.spec.Schema = json.RawMessage(`{"type":"object","required":["path"],"additionalProperties":false,"properties":{"path":{"type":"string"},"lines":{"type":"array","items":{"type":"integer"}}}}`)
+	tools, err := toolset.New(tool)
+	if err != nil {
+		b.Fatal(err)
+	}
+	set := tools.Set(&registrypb.TurnConfig{ToolLayers: []*registrypb.ToolLayer{{Name: "all", Allow: []string{"*"}}}})
+	b.ReportAllocs()
+	for b.Loop() {
+		if set.Class(toolset.Call{Name: "a", Args: json.RawMessage(`{"path":"notes.md","lines":[1,2,3]}`)}) != toolset.Read {
+			b.Fatal("refused")
 		}
 	}
 }
