@@ -420,7 +420,7 @@ func (c *Calls) outcome(ctx context.Context, u *use) Result {
 	case refusal == "" && u.reads() && tool.Class(u.call) != Read:
 		return Failed("nothing was run: the call was refused when it was made, and the settings have changed since; make it again")
 	case finishes && u.begun && u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT:
-		return tool.Run(ctx, u.call)
+		return c.Set.run(ctx, tool, u.call)
 	}
 	return c.Set.Run(ctx, u.call)
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/outputdir"
 )
 
 // MaxResult bounds the result of a call, in bytes.
@@ -71,8 +72,13 @@ func External(source string) (begin, end string) {
 }
 
 // valid is a result whose texts are valid UTF-8, whatever a tool answers. A byte that is
-// not becomes U+FFFD.
+// not becomes U+FFFD. What is above the size of a complete output is dropped first: a tool bounds what it reads, and one
+// that does not must not have a copy made of it.
 func (r Result) valid() Result {
+	if len(r.JSON) > outputdir.MaxText { // no part of it is JSON
+		r.Text, r.JSON, r.Bounded = string(r.JSON[:outputdir.MaxText]), nil, false
+	}
+	r.Text = cut(r.Text, outputdir.MaxText)
 	r.Text, _ = boundary.Text(r.Text, 0)
 	if text, c := boundary.Text(string(r.JSON), 0); c != (boundary.Change{}) {
 		r.JSON = json.RawMessage(text)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/boundary"
@@ -106,8 +107,25 @@ type Spec struct {
 	Server string
 	// External: results hold what neither the owner nor this runtime wrote. Those of a Server always do.
 	External bool
+	// Timeout is how long a call may take. 0: 5 minutes, or as long as the turn for a tool that runs programs, uses the network
+	// or waits for a person: such a tool bounds its calls itself, by its settings and their arguments.
+	Timeout time.Duration
 	// Summary are the arguments of a call in a few words for people, behind the name of the tool; nil: as they are.
 	Summary func(args json.RawMessage) string
+}
+
+// maxTime is how long a call may take whose Spec has no Timeout.
+const maxTime = 5 * time.Minute
+
+// limit is how long a call may take; 0: the tool bounds it.
+func (s Spec) limit() time.Duration {
+	switch {
+	case s.Timeout > 0:
+		return s.Timeout
+	case s.Needs&(Program|Network|Person) != 0 || s.Server != "":
+		return 0
+	}
+	return maxTime
 }
 
 func (s Spec) external() bool { return s.External || s.Server != "" }
@@ -529,7 +547,28 @@ func (s Set) Run(ctx context.Context, c Call) Result {
 	if refusal != "" {
 		return Failed(refusal)
 	}
-	return tool.Run(ctx, c)
+	return s.run(ctx, tool, c)
+}
+
+// errTooLong ends a call that takes longer than its tool may.
+var errTooLong = errors.New("the call has taken too long")
+
+// run runs a call for as long as its tool may. A call that was ended has failed, unless its tool says otherwise: it may have
+// ended just then.
+func (s Set) run(ctx context.Context, tool Tool, c Call) Result {
+	n, ok := s.all.index(c.Name)
+	if !ok || s.specs[n].limit() == 0 {
+		return tool.Run(ctx, c)
+	}
+	limit := s.specs[n].limit()
+	timed, cancel := context.WithTimeoutCause(ctx, limit, errTooLong)
+	defer cancel()
+	result := tool.Run(timed, c)
+	if result.IsError && ctx.Err() == nil && timed.Err() != nil {
+		result = Failed(fmt.Sprintf("the call was ended after %s. It may have done a part of what was asked", limit))
+		result.InDoubt = tool.Class(c) == Effect
+	}
+	return result
 }
 
 // decide returns the tool that understands a call, offered or not; nil: there is none. refusal is

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -234,6 +235,63 @@ func TestLongJSON(t *testing.T) {
 		}
 		if b, err := os.ReadFile(filepath.Join(workdir, got.File)); err != nil || string(b) != long {
 			t.Errorf("%d bytes, %v", len(b), err)
+		}
+	}
+}
+
+// broken is a tool that does what none should.
+type broken struct {
+	fixed
+	run func(ctx context.Context) toolset.Result
+}
+
+func (b broken) Run(ctx context.Context, _ toolset.Call) toolset.Result { return b.run(ctx) }
+
+type brokenEffect struct{ broken }
+
+func (brokenEffect) Class(toolset.Call) toolset.Class { return toolset.Effect }
+
+// S3-42: a tool that panics, one that hangs and one that returns 1 GiB become results for the model, and of a call with an
+// effect it is not known what it did.
+func TestBrokenTools(t *testing.T) {
+	huge := make([]byte, 1<<30) // nothing writes to it, so it takes no memory
+	hang := func(ctx context.Context) toolset.Result {
+		<-ctx.Done()
+		return toolset.Failed(context.Cause(ctx).Error())
+	}
+	for _, c := range []struct {
+		name string
+		run  func(context.Context) toolset.Result
+		want string
+		fine bool
+	}{
+		{"panic", func(context.Context) toolset.Result { panic("a defect") }, "the tool broke off with a defect of the runtime", false},
+		{"hang", hang, "the call was ended after 20ms. It may have done a part of what was asked", false},
+		{"end at the last instant", func(ctx context.Context) toolset.Result { <-ctx.Done(); return toolset.Result{Text: "done"} }, `{"text":"done"}`, true},
+		{"1 GiB of text", func(context.Context) toolset.Result { return toolset.Result{Text: unsafe.String(&huge[0], len(huge))} }, "characters left out; complete output: .output/a-", true},
+		{"1 GiB of JSON", func(context.Context) toolset.Result { return toolset.Result{JSON: huge, Bounded: true} }, "characters left out; complete output: .output/a-", true},
+	} {
+		one := broken{named("a"), c.run}
+		one.spec.Timeout = 20 * time.Millisecond
+		tools := []toolset.Tool{one, brokenEffect{one}}
+		if c.fine {
+			tools = tools[:1]
+		}
+		for _, tool := range tools {
+			calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{Workdir: t.TempDir()}, tool)
+			calls.Panicked = func(value any) string { return fmt.Sprint(value) }
+			begin := time.Now()
+			text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+			if err != nil || !strings.Contains(text, c.want) || len(text) > toolset.MaxResult || !json.Valid([]byte(text)) || time.Since(begin) > 30*time.Second {
+				t.Errorf("%s: %.300s after %s, %v", c.name, text, time.Since(begin), err)
+			}
+			want := registrypb.StepState_STEP_STATE_DONE
+			if _, ok := tool.(brokenEffect); ok && !c.fine {
+				want = registrypb.StepState_STEP_STATE_IN_DOUBT
+			}
+			if got := j.Tool("tool:1:1").GetState(); got != want {
+				t.Errorf("%s: journaled as %v, want %v", c.name, got, want)
+			}
 		}
 	}
 }
