@@ -151,14 +151,18 @@ type pattern struct {
 
 // New returns the policy of layers.
 func New(layers []Layer) *Policy {
-	p := &Policy{}
+	p := &Policy{layers: make([]compiled, 0, len(layers))}
 	for _, l := range layers {
 		p.layers = append(p.layers, compiled{patterns(l.Allow), patterns(l.Deny)})
 	}
 	return p
 }
 
-func patterns(entries []string) (out []pattern) {
+func patterns(entries []string) []pattern {
+	if len(entries) == 0 {
+		return nil
+	}
+	out := make([]pattern, 0, len(entries))
 	for _, e := range entries {
 		if strings.TrimSpace(e) == "" {
 			continue

@@ -16,10 +16,14 @@ import (
 // up are servers whose tools are offered now, in the order in which they came.
 type up struct {
 	servers []string
-	each    int // tools of one
+	each    int            // tools of one
+	made    []toolset.Tool // nil: they are made in each call
 }
 
 func (u *up) Tools(context.Context, string, *registrypb.TurnConfig) (out []toolset.Tool, err error) {
+	if u.made != nil {
+		return u.made, nil
+	}
 	for _, server := range u.servers {
 		for n := range u.each {
 			t := named(fmt.Sprintf("%s__tool%d", server, n))
@@ -96,19 +100,42 @@ func TestServersLeaveThePrefix(t *testing.T) {
 	}
 }
 
-// BenchmarkSet makes the set of a turn of 120 tools under 9 layers.
-func BenchmarkSet(b *testing.B) {
+// large are 120 tools, 104 of them of servers, and 9 layers.
+func large(tb testing.TB) (*toolset.Tools, *registrypb.TurnConfig) {
+	tb.Helper()
 	servers := &up{servers: []string{"alpha", "beta"}, each: 52}
-	list := servedTools(b, 16, servers)
+	list := servedTools(tb, 16, servers)
 	config := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "a"}}}
 	for n := range 9 {
 		config.ToolLayers = append(config.ToolLayers, &registrypb.ToolLayer{Name: fmt.Sprint("layer ", n), Allow: []string{"tool*", "alpha__*", "group:mcp"}, Deny: []string{"other", "group:web"}})
 	}
+	var err error
+	if servers.made, err = servers.Tools(tb.Context(), "a1", config); err != nil {
+		tb.Fatal(err)
+	}
+	return list, config
+}
+
+// BenchmarkSet makes the set of a turn of 120 tools under 9 layers.
+func BenchmarkSet(b *testing.B) {
+	list, config := large(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		set, err := list.For(b.Context(), "a1", config)
 		if err != nil || len(set.Offered()) != 120 {
 			b.Fatal(len(set.Offered()), err)
 		}
+	}
+}
+
+// The set of a turn takes at most 50 allocations, however many tools there are.
+func TestSetAllocations(t *testing.T) {
+	list, config := large(t)
+	if n := testing.AllocsPerRun(20, func() {
+		if set, err := list.For(t.Context(), "a1", config); err != nil || len(set.Offered()) != 120 {
+			t.Fatal(len(set.Offered()), err)
+		}
+	}); n > 50 {
+		t.Errorf("%.0f allocations", n)
 	}
 }

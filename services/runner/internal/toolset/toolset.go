@@ -311,7 +311,7 @@ func New(tools ...Tool) (*Tools, error) {
 		all[n] = described{tool, tool.Spec()}
 	}
 	slices.SortFunc(all, func(a, b described) int { return a.spec.less(b.spec) })
-	t := &Tools{schemas: &schemas{}}
+	t := &Tools{schemas: &schemas{}, tools: make([]Tool, 0, len(all)), specs: make([]Spec, 0, len(all))}
 	for n, one := range all {
 		s := one.spec
 		switch {
@@ -405,6 +405,7 @@ func (t *Tools) For(ctx context.Context, agentID string, c *registrypb.TurnConfi
 func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 	s := Set{all: t, tools: slices.Clone(t.tools), specs: slices.Clone(t.specs), layers: layers(c)}
 	policy := toolpolicy.New(s.layers)
+	s.decisions = make([]toolpolicy.Decision, 0, len(t.specs))
 	for _, spec := range t.specs {
 		s.decisions = append(s.decisions, policy.Decide(policyTool(spec)))
 	}
@@ -421,13 +422,14 @@ func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 
 // offer lists the tools that are allowed.
 func (s *Set) offer() {
-	var allowed []int
+	allowed := make([]int, 0, len(s.decisions))
 	for n, d := range s.decisions {
 		if d.Allowed {
 			allowed = append(allowed, n)
 		}
 	}
 	slices.SortFunc(allowed, func(a, b int) int { return s.specs[a].less(s.specs[b]) })
+	s.offered = make([]model.Tool, 0, len(allowed))
 	for i, n := range allowed {
 		spec := s.specs[n]
 		if i >= toolpolicy.MaxOffered && spec.Server != "" {
