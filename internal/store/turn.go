@@ -48,6 +48,7 @@ type Begin struct {
 	ReplyContext string
 	Alone        bool
 	Tail         int      // message events of context to answer, of the epoch
+	Turns        int      // of these from so many messages of people before Event on; 0: any number
 	Subscribe    bool     // upsert the outbound subscription
 	Handler      string   // its handler command
 	Layers       []string // memory layers whose marks to answer

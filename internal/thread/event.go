@@ -43,6 +43,9 @@ const (
 // messages with which the agent changes earlier ones or writes elsewhere.
 const ShownFilter = "type = '" + TypeMessage + "' AND (subtype IS NULL OR subtype NOT IN ('" + SubtypeCommand + "', '" + SubtypeAction + "') OR source <> '" + SourceSelf + "')"
 
+// AskedFilter selects those of them that people or programs wrote.
+const AskedFilter = "type = '" + TypeMessage + "' AND source <> '" + SourceSelf + "'"
+
 // Shown reports whether an event is of [ShownFilter].
 func (e Event) Shown() bool {
 	return e.Type == TypeMessage && (e.Source != SourceSelf || e.Subtype == nil || *e.Subtype != SubtypeCommand && *e.Subtype != SubtypeAction)

@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +290,64 @@ func TestAccountHistory(t *testing.T) {
 		}) {
 			return
 		}
+	}
+}
+
+// S2-43: with as many earlier messages of the person as an account states, the prompt of a turn has exactly so many,
+// although context.recent_messages is 20, and that of a person has its own number; without a number it has 20 messages.
+func TestAccountHistoryTurns(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open, dms: {\"31\": {history_limit: 100}}, rate: 0")
+	h.configure(t, "outbound: []") // a chat takes one reply a second
+	const answered = 103
+	people := []telegramtest.User{bob, ann}
+	said := 0
+	say := func(n int) {
+		t.Helper()
+		for range n {
+			for _, u := range people {
+				api.Say(telegramtest.Message{Chat: telegramtest.Private(u), From: &u, Text: fmt.Sprintf("say: %d", said)})
+			}
+			said++
+		}
+		settled(t, api)
+		for n := len(people) * (said - n); n < len(people)*said; n++ {
+			h.Await(t, "admin", int64(n+1))
+		}
+	}
+	// asked are the messages of the person in the prompt of the last turn, the one that it answers with them. A process
+	// writes it when its turn has ended.
+	asked := func(peer int64) (n int, first string) {
+		t.Helper()
+		file := filepath.Join(h.Home, "agents/admin/sessions", fmt.Sprintf("threads%%2Fpeers%%2Ftg-%d.jsonl", peer))
+		last := fmt.Sprintf("say: %d", said-1)
+		for end := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
+			data, err := os.ReadFile(file)
+			list := regexp.MustCompile(`say: \d+`).FindAllString(string(data), -1)
+			if len(list) > 0 && list[len(list)-1] == last {
+				return len(list), list[0]
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s does not end with %q: %q, %v", file, last, list, err)
+			}
+		}
+	}
+	for said < answered {
+		say(min(10, answered-said)) // more are more than a queue takes
+	}
+	if n, first := asked(ann.ID); n != 101 || first != "say: 2" {
+		t.Errorf("with 100 of the person: %d, from %q", n, first)
+	}
+	if n, first := asked(bob.ID); n != 11 || first != "say: 92" {
+		t.Errorf("without a number: %d, from %q", n, first)
+	}
+	h.set(t, "dm_history_limit", "50")
+	say(1)
+	if n, first := asked(ann.ID); n != 101 || first != "say: 3" {
+		t.Errorf("with 100 of the person and 50 of the account: %d, from %q", n, first)
+	}
+	if n, first := asked(bob.ID); n != 51 || first != "say: 53" {
+		t.Errorf("with 50 of the account: %d, from %q", n, first)
 	}
 }
 

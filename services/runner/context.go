@@ -71,18 +71,13 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	}
 	peek := &registrypb.PeekEventsRequest{
 		Thread:  &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
-		AfterId: from, Filter: thread.ShownFilter, Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
+		AfterId: from, Filter: thread.ShownFilter, Tail: true,
 	}
-	if at := req.GetAtEvent(); at > 0 {
-		peek.Filter += fmt.Sprintf(" AND id <= %d", at)
-	}
-	page, err := s.threads.PeekEvents(ctx, peek)
-	if err != nil {
+	if claim.Tail, err = s.tail(ctx, peek, req.GetAtEvent(), int(claim.GetConfig().GetCompaction().GetRecentMessages())+1); err != nil {
 		return prompt.Scope{}, err
 	}
-	claim.Tail = page.GetEvents()
 	var speaker route.Tuple
-	for _, e := range page.GetEvents() {
+	for _, e := range claim.GetTail() {
 		if e.GetSource() == thread.SourceSelf {
 			continue
 		}
@@ -119,6 +114,30 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		scope.Digested = digested
 	}
 	return scope, nil
+}
+
+// maxPeek is the most events of one call.
+const maxPeek = 1000
+
+// tail reads the newest messages up to an event, so many at most; 0 is no event.
+func (s *Service) tail(ctx context.Context, peek *registrypb.PeekEventsRequest, upto int64, limit int) (out []*registrypb.Event, err error) {
+	filter := peek.GetFilter()
+	for len(out) < limit {
+		if peek.Limit = int32(min(limit-len(out), maxPeek)); upto > 0 {
+			peek.Filter = filter + fmt.Sprintf(" AND id <= %d", upto)
+		}
+		page, err := s.threads.PeekEvents(ctx, peek)
+		if err != nil {
+			return nil, err
+		}
+		events := page.GetEvents()
+		out = slices.Concat(events, out)
+		if len(events) == 0 || !page.GetMore() {
+			break
+		}
+		upto = events[0].GetId() - 1
+	}
+	return out, nil
 }
 
 // maxSaid is how many messages of others are shown at most: what an agent without group_chat.history_limit has.

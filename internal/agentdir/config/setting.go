@@ -313,7 +313,7 @@ var homes = []Setting{
 	{
 		Key: "channels.ACCOUNT.dm_history_limit", Home: true, Type: TypeNumber, Unit: "messages", Limits: "1 to 1000", Default: "50", Effect: EffectMessage,
 		Example: "20",
-		Meaning: "How many earlier messages of the person the prompt of a direct conversation has at most, each with what followed it. context.recent_messages bounds it as well. What is in no digest yet is digested before it leaves the prompt.",
+		Meaning: "How many earlier messages of the person the prompt of a direct conversation has, each with what followed it. Where it is set it counts in the place of context.recent_messages; else that bounds the prompt as well. The window of the model bounds it in any case, and so does compaction.keep_tokens behind a digest. What is in no digest yet is digested before it leaves the prompt.",
 	},
 	{
 		Key: "channels.ACCOUNT.dms", Home: true, Type: TypeMap, Limits: "at most 1000 ids of people, each with history_limit, 1 to 1000", Effect: EffectMessage,

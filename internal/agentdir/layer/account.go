@@ -26,6 +26,8 @@ const (
 	maxCatchUp = 7 * 24 * time.Hour
 	// maxDMHistory is the most messages of people of a direct conversation.
 	maxDMHistory = 1000
+	// dmHistory is that number where an account states none.
+	dmHistory = 50
 	// maxDMs is how many direct conversations have a limit of their own.
 	maxDMs = 1000
 )
@@ -34,7 +36,7 @@ const (
 func newAccount(name string) Account {
 	return Account{
 		Name: name, Enabled: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"},
-		Rate: 60, MediaMaxMiB: 20, CatchUp: 24 * time.Hour, DMHistoryLimit: 50,
+		Rate: 60, MediaMaxMiB: 20, CatchUp: 24 * time.Hour,
 	}
 }
 
@@ -92,10 +94,14 @@ func (l *layer) accountDMs(kv *ast.MappingValueNode, full string, a *Account) {
 	}
 }
 
-// HistoryOf is how many earlier messages of people a direct conversation with a person has in the prompt.
-func (a Account) HistoryOf(peer string) int {
+// HistoryOf is how many earlier messages of people a direct conversation with a person has in the prompt at most. set
+// means that the settings of the account state it: then it counts in the place of context.recent_messages.
+func (a Account) HistoryOf(peer string) (turns int, set bool) {
 	if n, ok := a.DMs[peer]; ok {
-		return n
+		return n, true
 	}
-	return a.DMHistoryLimit
+	if a.DMHistoryLimit > 0 {
+		return a.DMHistoryLimit, true
+	}
+	return dmHistory, false
 }

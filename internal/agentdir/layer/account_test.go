@@ -58,7 +58,8 @@ func TestReadAccounts(t *testing.T) {
 	if d := cmp.Diff([]Account{want}, got.Accounts); d != "" {
 		t.Error(d)
 	}
-	if n, other := want.HistoryOf("31"), want.HistoryOf("32"); n != 100 || other != 7 {
+	n, _ := want.HistoryOf("31")
+	if other, set := want.HistoryOf("32"); n != 100 || other != 7 || !set {
 		t.Errorf("%d and %d messages", n, other)
 	}
 }

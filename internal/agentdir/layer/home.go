@@ -103,7 +103,7 @@ type Account struct {
 	// CatchUp is how old a message may be that starts a turn when the account receives again; default 24 h. Older ones
 	// become context.
 	CatchUp time.Duration
-	// DMHistoryLimit is how many earlier messages of people a direct conversation has in the prompt; default 50. DMs
+	// DMHistoryLimit is how many earlier messages of people a direct conversation has in the prompt; 0: see HistoryOf. DMs
 	// has the limits of conversations of their own, by the id of the person.
 	DMHistoryLimit int
 	DMs            map[string]int

@@ -64,8 +64,8 @@ func TestReadHome(t *testing.T) {
 			{Agent: "main", Match: binding.Match{Channel: "telegram", Peer: binding.Peer{Kind: "dm", ID: "7"}}},
 		},
 		Accounts: []Account{
-			{Name: "tg", Definition: channel.Definition{Type: "telegram"}, Enabled: true, DM: "allowlist", AllowFrom: []string{"1", "2"}, Groups: AccountGroups{Allow: []string{"*"}, Mode: "always"}, Rate: 60, MediaMaxMiB: 20, CatchUp: 24 * time.Hour, DMHistoryLimit: 50},
-			{Name: "dc", Definition: channel.Definition{Type: "discord", Token: "env:DC"}, Default: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"}, Rate: 60, MediaMaxMiB: 20, CatchUp: 24 * time.Hour, DMHistoryLimit: 50},
+			{Name: "tg", Definition: channel.Definition{Type: "telegram"}, Enabled: true, DM: "allowlist", AllowFrom: []string{"1", "2"}, Groups: AccountGroups{Allow: []string{"*"}, Mode: "always"}, Rate: 60, MediaMaxMiB: 20, CatchUp: 24 * time.Hour},
+			{Name: "dc", Definition: channel.Definition{Type: "discord", Token: "env:DC"}, Default: true, DM: "pairing", Groups: AccountGroups{Mode: "mention"}, Rate: 60, MediaMaxMiB: 20, CatchUp: 24 * time.Hour},
 		},
 		Secrets: []Secret{
 			{"SHOP", "env:SHOP_TOKEN", []string{"api.shop.example", "*.example.net"}, []string{"work"}},

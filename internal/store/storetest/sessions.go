@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -182,6 +183,27 @@ var sessions = map[string]func(*testing.T, *fixture){
 		b := f.arrive(t, threadA, "5", store.BeginSession{})
 		b.Tail = 2
 		equal(t, "short context", contents(f.claimed(t, threadA, b).Tail), []string{"re: 4", "5"})
+		b.Tail, b.Turns = 100, 3
+		equal(t, "the context from a message of a person on", contents(f.claimed(t, threadA, b).Tail), []string{"3", "re: 3", "4", "re: 4", "5"})
+	},
+	"the context of a claim may begin with a message of a person": func(t *testing.T, f *fixture) {
+		for n := 1; n <= 4; n++ {
+			f.talk(t, threadA, strconv.Itoa(n), store.BeginSession{})
+		}
+		b := f.arrive(t, threadA, "5", store.BeginSession{})
+		for _, c := range []struct {
+			turns, tail int
+			want        []string
+		}{
+			{1, 100, []string{"4", "re: 4", "5"}}, // of the first claim; those below repeat it
+			{1, 100, []string{"4", "re: 4", "5"}},
+			{2, 100, []string{"3", "re: 3", "4", "re: 4", "5"}},
+			{5, 100, []string{"1", "re: 1", "2", "re: 2", "3", "re: 3", "4", "re: 4", "5"}},
+			{3, 4, []string{"re: 3", "4", "re: 4", "5"}},
+		} {
+			b.Turns, b.Tail = c.turns, c.tail
+			equal(t, fmt.Sprintf("%d turns of %d messages", c.turns, c.tail), contents(f.claimed(t, threadA, b).Tail), c.want)
+		}
 	},
 	"a conversation older than sessions gets one": func(t *testing.T, f *fixture) {
 		f.reply(t, "old")

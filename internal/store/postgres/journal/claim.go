@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
@@ -64,13 +65,24 @@ func (s *BeginStep) Load(tx *unit.Tx) {
 			return err
 		})
 	}
-	s.loadTail(tx, thread.ShownFilter)
+	s.loadTail(tx, 0)
 }
 
-func (s *BeginStep) loadTail(tx *unit.Tx, where string, args ...any) {
+// loadTail queues the read of the context before the event that the claim appends, or of an earlier one with it.
+func (s *BeginStep) loadTail(tx *unit.Tx, earlier int64) {
+	p := unit.Page{Where: thread.ShownFilter, Desc: true, Limit: s.b.Tail, Budget: maxTail}
+	before := ""
+	if earlier > 0 {
+		p.Where, p.Args, before = p.Where+" AND id <= $3", []any{earlier}, " AND id < $3"
+	}
+	if s.b.Turns > 0 {
+		p.Args = append(p.Args, s.b.Turns-1)
+		p.Where += " AND id >= COALESCE((SELECT id FROM event WHERE agent_id = $1 AND thread_id = $2 AND " + thread.AskedFilter + before +
+			" ORDER BY id DESC LIMIT 1 OFFSET $" + strconv.Itoa(len(p.Args)+2) + "), 0)"
+	}
 	var more bool
 	s.tail = nil
-	tx.Page(unit.Page{Where: where, Args: args, Desc: true, Limit: s.b.Tail, Budget: maxTail}, &s.tail, &more)
+	tx.Page(p, &s.tail, &more)
 }
 
 // Decide queues the writes; store.ErrStopped.
@@ -119,7 +131,7 @@ func (s *BeginStep) loadLeft(tx *unit.Tx, n machine.Needs) {
 	load(tx, n, &s.rows)
 	if s.earlier != 0 {
 		tx.Event(s.earlier, &s.inbound, nil)
-		s.loadTail(tx, thread.ShownFilter+" AND id <= $3", s.earlier)
+		s.loadTail(tx, s.earlier)
 	}
 }
 

@@ -45,6 +45,14 @@ func Begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
 	if out.Session != nil {
 		after = out.Session.EpochFrom
 	}
+	if b.Turns > 0 {
+		first := int64(0)
+		if _, err = tx.Row("SELECT id FROM events WHERE "+thread.AskedFilter+" AND id > ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?",
+			[]any{after, out.Inbound.ID, b.Turns - 1}, &first); err != nil {
+			return out, err
+		}
+		after = max(after, first-1)
+	}
 	out.Tail, err = Tail(tx, after, out.Inbound.ID, b.Tail)
 	return out, err
 }

@@ -114,7 +114,7 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 		s := *m.session
 		out.Session = &s
 	}
-	out.Tail = m.tail(t, b.Tail, out.Session)
+	out.Tail = m.tail(t, b, out.Session)
 	if !t.outage.IsZero() {
 		out.Waited = now.Sub(t.outage)
 	}
@@ -145,14 +145,22 @@ func (m *Model) subscribe(handler string) {
 
 // tail is the newest message events of the epoch up to the inbound one, which is the last of
 // them, unless it is of an earlier epoch.
-func (m *Model) tail(t *turn, n int, s *store.Session) []thread.Event {
+func (m *Model) tail(t *turn, b store.Begin, s *store.Session) []thread.Event {
 	var out []thread.Event
+	var asked []int // where the messages of people are
 	for _, e := range m.conv.events[:t.inbound] {
 		if e.Shown() && (s == nil || e.ID > s.EpochFrom) {
+			if e.Source != thread.SourceSelf && e.ID != t.inbound {
+				asked = append(asked, len(out))
+			}
 			out = append(out, e)
 		}
 	}
-	return out[max(0, len(out)-n):]
+	from := max(0, len(out)-b.Tail)
+	if n := len(asked) - b.Turns; b.Turns > 0 && n >= 0 {
+		from = max(from, asked[n])
+	}
+	return out[from:]
 }
 
 // addMembers adds those members that have no turn yet to the turn of a leader, under one

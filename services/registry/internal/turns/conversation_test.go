@@ -7,7 +7,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/route"
-	"github.com/theclaw/agents/internal/store"
 )
 
 // S4-59: the account and the kind of a conversation, by which its tools are chosen.
@@ -38,7 +37,7 @@ func TestConversation(t *testing.T) {
 		{"", from("dc", "dm"), "dc", "dm"},
 	} {
 		want := config.Conversation{Key: c.key, Thread: "t", Account: c.account, Kind: c.kind}
-		if got := conversation(accounts, &store.Session{Key: c.key}, "t", c.tuple); got != want {
+		if got := conversation(accounts, c.key, "t", c.tuple); got != want {
 			t.Errorf("%q from %+v: %+v, want %+v", c.key, c.tuple, got, want)
 		}
 	}

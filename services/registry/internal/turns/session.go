@@ -45,11 +45,8 @@ func sessionOf(agentID, threadID string, set *agentdir.Agent, origin *store.Orig
 // conversation is what the settings of a turn depend on. The key says which kind of conversation it is and, where
 // it has one, through which account; of a direct one the message does, which may be from a group. A group that
 // is known by its key alone is of the default account of its type.
-func conversation(accounts []layer.Account, se *store.Session, threadID string, t route.Tuple) config.Conversation {
-	at := config.Conversation{Thread: threadID}
-	if se != nil {
-		at.Key = se.Key
-	}
+func conversation(accounts []layer.Account, key, threadID string, t route.Tuple) config.Conversation {
+	at := config.Conversation{Thread: threadID, Key: key}
 	k, err := sessionkey.Parse(at.Key)
 	if err != nil { // it has none
 		k = sessionkey.Key{}
@@ -74,18 +71,28 @@ func conversation(accounts []layer.Account, se *store.Session, threadID string, 
 	return at
 }
 
-// historyTurns is how many earlier messages of people the prompt of a direct conversation through an account has at
-// most; 0: the settings of accounts bound it not.
-func historyTurns(accounts []layer.Account, at config.Conversation, t route.Tuple) int32 {
+// history is how many earlier messages of people the prompt of a direct conversation through an account has at most; 0: the
+// settings of accounts bound it not. set means that the account states it, in the place of context.recent_messages.
+func history(accounts []layer.Account, at config.Conversation, t route.Tuple) (turns int, set bool) {
 	if at.Kind != sessionkey.DM {
-		return 0
+		return 0, false
 	}
 	for i := range accounts {
 		if accounts[i].Name == at.Account {
-			return int32(accounts[i].HistoryOf(t.PeerID))
+			return accounts[i].HistoryOf(t.PeerID)
 		}
 	}
-	return 0
+	return 0, false
+}
+
+// maxHistory is the most messages of context where an account states how many messages of people there are.
+const maxHistory = 2000
+
+// setHistory makes what an account states count in the prompts of a turn.
+func setHistory(c *registryv1.TurnConfig, turns int, set bool) {
+	if c.HistoryTurns = int32(turns); set {
+		c.Compaction.RecentMessages = maxHistory
+	}
 }
 
 // GetTurnConfig returns the settings that the next turn of a conversation has.
@@ -129,12 +136,13 @@ func (s *Service) GetTurnConfig(ctx context.Context, req *registryv1.GetTurnConf
 			se.Key = k.String()
 		}
 	}
-	at := conversation(set.Accounts, se, r.Thread, t)
+	at := conversation(set.Accounts, se.Key, r.Thread, t)
 	c, err := s.config(ctx, a.ID, set, at)
 	if err != nil {
 		return nil, err
 	}
-	c.HistoryTurns = historyTurns(set.Accounts, at, t)
+	turns, stated := history(set.Accounts, at, t)
+	setHistory(c, turns, stated)
 	if set, err = s.withOwners(ctx, set); err != nil {
 		return nil, err
 	}

@@ -116,6 +116,15 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID), GivenBack: wire.ReadFailedTry(req.GetGivenBack()),
 		Session: sessionOf(a.ID, r.Thread, set, pending.Origin, tuple),
 	}
+	key := ""
+	if begin.Session != nil {
+		key = begin.Session.Key
+	}
+	at := conversation(set.Accounts, key, r.Thread, tuple)
+	turns, stated := history(set.Accounts, at, tuple)
+	if stated { // one more, so that what leaves the prompt is seen to
+		begin.Tail, begin.Turns = maxHistory+1, turns+1
+	}
 	if isCommand(pending.Origin) {
 		if set, err = s.withOwners(ctx, set); err != nil {
 			return nil, err
@@ -155,11 +164,13 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if command != nil {
 			out.Command, out.Answer = command.ChatCommand, answer(set, command, b.Session)
 		}
-		at := conversation(set.Accounts, b.Session, r.Thread, tuple)
+		if b.Session != nil && b.Session.Key != key {
+			at = conversation(set.Accounts, b.Session.Key, r.Thread, tuple)
+		}
 		if out.Config, err = s.config(ctx, a.ID, set, at); err != nil {
 			return nil, err
 		}
-		out.Config.HistoryTurns = historyTurns(set.Accounts, at, tuple)
+		setHistory(out.GetConfig(), turns, stated)
 		out.Files = s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
 		if out.Files, err = s.Memory.InEpoch(ctx, a, fence, r, epochFrom(b), b.Memory[0], out.GetFiles()); err != nil {
 			return nil, err
