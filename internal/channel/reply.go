@@ -22,6 +22,8 @@ type Content struct {
 	// Action is what is done to an earlier message: edit, react or delete; empty: the event is sent.
 	// MessageID is its id at the platform; empty: the registry finds it.
 	Action, MessageID string
+	// UsageFooter is a line in Markdown that the text ends with in a chat, about what the turn has used; empty: none.
+	UsageFooter string
 }
 
 // SentFile is a file of a message that an agent sends. Media names its data, sha256: and 64 hex digits.
@@ -43,6 +45,7 @@ func ParseContent(content json.RawMessage) (out Content, err error) {
 		Attachments  json.RawMessage `json:"attachments"`
 		Action       string          `json:"action"`
 		MessageID    string          `json:"message_id"`
+		UsageFooter  string          `json:"usage_footer"`
 	}
 	if err := json.Unmarshal(content, &c); err != nil || c.Text == nil {
 		return out, Reject(ReasonReplyContext, "event content holds no text", "push content as {\"text\", \"reply_context\"}")
@@ -52,7 +55,7 @@ func ParseContent(content json.RawMessage) (out Content, err error) {
 			return Content{}, Reject(ReasonReplyContext, "reply_context is not an object", "push reply_context as a JSON object")
 		}
 	}
-	out.Text, out.Action, out.MessageID = *c.Text, c.Action, c.MessageID
+	out.Text, out.Action, out.MessageID, out.UsageFooter = *c.Text, c.Action, c.MessageID, c.UsageFooter
 	if len(c.Attachments) > 0 && json.Unmarshal(c.Attachments, &out.Attachments) != nil {
 		out.Attachments = nil // of another program: the text is sent
 	}

@@ -71,7 +71,7 @@ var list = []Spec{
 	{Reset, Turn, "", "begin a new session", true},
 	{Compact, Turn, "", "digest this conversation into the memory now", true},
 	{Model, Turn, "[NAME]", "show the model, or choose another one for this conversation", true},
-	{Think, Turn, "[LEVEL]", "how the model thinks: off, adaptive or a number of tokens", true},
+	{Think, Turn, "[LEVEL]", "how the model thinks: off, minimal, low, medium, high, xhigh, adaptive or a number of tokens", true},
 	{Verbose, Turn, "[MODE]", "show the calls of tools before a reply: off, on, or full with their results", true},
 	{Reasoning, Turn, "[MODE]", "show what the model thinks: off, stream to clients that follow a run, or block before a reply", true},
 	{Queue, Turn, "[MODE]", "what becomes of messages during a turn: followup, collect, steer or interrupt", true},

@@ -49,6 +49,14 @@ type Piece struct {
 // Split cuts a text into pieces. A text without anything to see has none.
 func Split(text string, b Bounds) []Piece { return From(text, 0, b) }
 
+// Closed is a text with the block of code closed that is open at its end, so that what is added is not in it.
+func Closed(text string) string {
+	if tail := (fence{}).after(text).closing(); tail != "" {
+		return strings.TrimRight(text, "\n") + "\n" + tail
+	}
+	return text
+}
+
 // From returns the pieces behind the one that reached a place.
 func From(text string, reach int, b Bounds) (out []Piece) {
 	b = b.withDefaults()

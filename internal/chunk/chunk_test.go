@@ -169,3 +169,22 @@ func TestPieces(t *testing.T) {
 		}
 	}
 }
+
+// What follows a text is not in a block of code of it.
+func TestClosed(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                    "",
+		"a":                   "a",
+		"a\n```\nb\n```":      "a\n```\nb\n```",
+		"a\n```go\nb":         "a\n```go\nb\n```",
+		"~~~~\nb\n```\n\n":    "~~~~\nb\n```\n~~~~",
+		"```\na\n```\n```\nb": "```\na\n```\n```\nb\n```",
+	} {
+		if got := chunk.Closed(text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+		if got := chunk.Closed(want); got != want {
+			t.Errorf("%q again: %q", want, got)
+		}
+	}
+}

@@ -396,6 +396,8 @@ func TestThinkingOfAConversation(t *testing.T) {
 		{"adaptive", "external:telegram:main:dm:bob:bob", "", `"type":"adaptive"`},
 		{"adaptive", "external:telegram:main:dm:bob:bob", "2048", `"type":"adaptive"`},
 		{"adaptive", "", "2048", `"budget_tokens":2048`},
+		{"high", "", "", `"budget_tokens":20480`},
+		{"high", "", "low", `"budget_tokens":4096`},
 		{"off", "", "", ""},
 		{"much", "", "", `"budget_tokens":1024`},
 		{"", "", "", `"budget_tokens":1024`},

@@ -73,7 +73,7 @@ func TestSignedThinkingOutlivesTheRunner(t *testing.T) {
 func TestThinkingOfOneRun(t *testing.T) {
 	w := newWorld(t)
 	w.agent("a1", "outbound: []")
-	script := modeltest.New(t, modeltest.Say("1"), modeltest.Say("2"), modeltest.Say("3"), modeltest.Say("4"))
+	script := modeltest.New(t, modeltest.Say("1"), modeltest.Say("2"), modeltest.Say("3"), modeltest.Say("4"), modeltest.Say("5"))
 	file := filepath.Join(t.TempDir(), "providers.yaml")
 	text := "providers:\n  work: {api: anthropic, base_url: " + script.URL() + ", models: [m1]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -83,6 +83,7 @@ func TestThinkingOfOneRun(t *testing.T) {
 	for n, c := range []struct{ source, thinking, want string }{
 		{"", "adaptive", `"type":"adaptive"`},
 		{"", "2048", `"budget_tokens":2048`},
+		{"", "high", `"budget_tokens":20480`},
 		{"", "", ""},
 		{"external:telegram:main:dm:bob:bob", "adaptive", ""},
 	} {

@@ -24,6 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/reference"
 	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -72,7 +73,7 @@ var (
 	Profile       = Kind{Noun: "profile", Most: nameMost, Any: true, Check: layout.CheckProfile}
 	Term          = Kind{Noun: "word", Most: nameMost, Any: true}
 	Instant       = Kind{Noun: "time", Most: nameMost, Any: true, Check: checkInstant, Fix: "use a form such as 24h, 7d or 2006-01-02, or 'all'"}
-	Thinking      = Kind{Noun: "thinking", Most: nameMost, Any: true, Check: checkThinking, Fix: "use off, adaptive or a number of tokens from 1024"}
+	Thinking      = Kind{Noun: "thinking", Most: nameMost, Any: true, Check: checkThinking, Fix: "use " + thinking.Form}
 	Domain        = Kind{Noun: "trust domain", Most: nameMost, Any: true, Fix: "use a name such as agents.example.org"}
 	Revision      = Kind{Noun: "version", Most: nameMost, Fix: "'agentctl file get ID NAME --json' prints the current version"}
 	Digest        = Kind{Noun: "hash", Most: nameMost, Check: checkDigest, Fix: "give the hash that 'agentctl audit verify' printed"}
@@ -83,6 +84,8 @@ var (
 	Verbose       = Kind{Noun: "verbose", Most: nameMost, Empty: true, Any: true, Check: oneOf("off", "on", "full"), Fix: "use off, on or full, or nothing for the setting of the agent"}
 	Reasoning     = Kind{Noun: "reasoning", Most: nameMost, Empty: true, Any: true, Check: oneOf("off", "stream", "block"), Fix: "use off, stream or block, or nothing for the setting of the agent"}
 	QueueMode     = Kind{Noun: "queue mode", Most: nameMost, Empty: true, Any: true, Check: oneOf("followup", "collect", "steer", "interrupt"), Fix: "use followup, collect, steer or interrupt, or nothing for the setting of the agent"}
+	UsageFooter   = Kind{Noun: "usage footer", Most: nameMost, Empty: true, Any: true, Check: oneOf("off", "tokens", "full"), Fix: "use off, tokens or full, or nothing for the setting of the agent"}
+	Elevated      = Kind{Noun: "elevated", Most: nameMost, Empty: true, Any: true, Check: oneOf("off", "on", "ask", "full"), Fix: "use off, on, ask or full, or nothing for the setting of the agent"}
 	Security      = Kind{Noun: "security", Most: nameMost, Any: true, Check: oneOf("deny", "allowlist", "full"), Fix: "use deny, allowlist or full"}
 	AskMode       = Kind{Noun: "ask", Most: nameMost, Any: true, Check: oneOf("off", "on-miss", "always"), Fix: "use off, on-miss or always"}
 	Entry         = Kind{Noun: "entry of an allow list", Most: pathMost, Any: true, Check: checkEntry, Fix: "give the path of a program and the words that must follow, such as /usr/bin/git push"}
@@ -274,10 +277,8 @@ func checkConversation(text string) error {
 	return nil
 }
 
-// checkThinking accepts the forms that the runner knows; it has limits of its own for the
-// number.
 func checkThinking(text string) error {
-	if _, err := strconv.ParseUint(text, 10, 32); err != nil && text != "off" && text != "adaptive" {
+	if _, ok := thinking.Parse(text); !ok {
 		return fmt.Errorf("%.80q is not a setting for thinking", text)
 	}
 	return nil

@@ -248,11 +248,14 @@ type Deliver struct {
 // text_end sends it at once as a message of its own, message_end puts it before the
 // last answer. MessageTool offers the model a tool to send messages while it works.
 // Blocks sends a long answer in blocks while it is written: off (default) or on.
+// UsageFooter ends a reply in a chat with what its turn has used: [FooterOff] (default),
+// [FooterTokens] or [FooterFull].
 type Reply struct {
 	Break       string
 	Blocks      string
 	Block       Block
 	MessageTool bool
+	UsageFooter string
 }
 
 // Block says where an answer that is being written is cut: between Min and Max characters
@@ -262,6 +265,13 @@ type Block struct {
 	Break    string
 	Idle     time.Duration
 }
+
+// The values of Reply.UsageFooter.
+const (
+	FooterOff    = "off"
+	FooterTokens = "tokens"
+	FooterFull   = "full"
+)
 
 // The values of Reply.Blocks.
 const (
@@ -399,7 +409,7 @@ func Default() Config {
 		Routing:         Routing{Default: "per-peer", Groups: "auto"},
 		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
 		Deliver:         Deliver{Limits: Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour}},
-		Reply:           Reply{Break: "off", Blocks: blocksOff, Block: Block{Min: 800, Max: 1200, Break: "paragraph", Idle: time.Second}},
+		Reply:           Reply{Break: "off", Blocks: blocksOff, Block: Block{Min: 800, Max: 1200, Break: "paragraph", Idle: time.Second}, UsageFooter: FooterOff},
 		Verbose:         VerboseOff,
 		Reasoning:       ReasoningOff,
 		ContextWindow:   128000,

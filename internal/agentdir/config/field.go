@@ -207,6 +207,11 @@ var fields = []Field{
 		Meaning: "After how long without new text what the model has written is sent as a block, however short it is.",
 	},
 	{
+		Key: "reply.usage_footer", Ref: func(c *Config) any { return &c.Reply.UsageFooter },
+		Rule: oneOf(FooterOff, FooterTokens, FooterFull), Effect: EffectMessage, Example: FooterTokens,
+		Meaning: "Whether a reply through an account of a chat platform ends with a line that says what its turn has used: the tokens, or with `full` also those from the cache of the provider, the cost by the prices below `price` where they are set, and the model. The line is in the chat alone: no prompt, no memory and no answer to a program has it.",
+	},
+	{
 		Key: "reply.message_tool", Ref: func(c *Config) any { return &c.Reply.MessageTool },
 		Effect: EffectMessage, Example: "true",
 		Meaning: "Whether the model is offered a tool that sends messages while it works.",

@@ -33,6 +33,7 @@ var flavors = map[string][]FlavorDefault{
 	"agentclaw": {
 		{"verbose_default", VerboseOn},
 		{"reasoning_default", ReasoningStream},
+		{"reply.usage_footer", FooterFull},
 		{"tools.profile", toolpolicy.Agentclaw},
 		{"tools.presentation", toolpolicy.Agentclaw},
 		{"tools.exec.timeout", "30s"},

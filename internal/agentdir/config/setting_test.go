@@ -254,6 +254,7 @@ func TestEffects(t *testing.T) {
 		"inbox.path":             EffectRestart, // where an engine has opened the inbox it stays
 		"inbox.external":         EffectNow,     // each push, and each message before its turn
 		"flavor":                 EffectMessage, // the defaults of the keys below
+		"reply.usage_footer":     EffectMessage, // BeginTurn
 		"session.dm_scope":       EffectMessage, // each message that is accepted
 		"session.main_key":       EffectMessage,
 		"session.reset.mode":     EffectMessage, // BeginTurn

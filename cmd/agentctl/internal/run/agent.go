@@ -28,10 +28,11 @@ func agentCommand(e *command.Env) *cobra.Command {
 		Long: `Send a message to an agent and print the id of the run. With --wait, wait for the reply
 and print it instead (30 seconds, or --timeout). --verbose prints tools on standard
 error, and thoughts where reasoning of the session is stream. --thinking overrides the
-thinking of the provider for this run: off, adaptive, or a number of tokens (api
-anthropic; ignored by other models); with --wait the thoughts are printed on standard
-error as they arrive. The exit code is 0 when the message was answered, 1 when the run
-failed or has not ended, 2 for an invalid command line.`,
+thinking of the provider for this run: off, a level from minimal over low, medium and
+high to xhigh, adaptive, or a number of tokens (api anthropic; ignored by other models);
+with --wait the thoughts are printed on standard error as they arrive. The exit code is 0
+when the message was answered, 1 when the run failed or has not ended, 2 for an invalid
+command line.`,
 		Example: `  agentctl agent alice --message "What is new?" --wait
   agentctl agent --agent alice --message "Tidy up" --thread chores
   agentctl agent alice --message "Go on" --session agent:alice:console:cli:dm:cli
@@ -55,7 +56,7 @@ failed or has not ended, 2 for an invalid command line.`,
 	command.TextFlag(f, &a.key, "idempotency-key", command.Key, "start at most one run with this key")
 	f.BoolVar(&a.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&a.verbose, "verbose", false, "with --wait: tools, and thoughts that are shown, on standard error")
-	command.TextFlag(f, &a.thinking, "thinking", command.Thinking, "off, adaptive or a number of tokens, for this run")
+	command.TextFlag(f, &a.thinking, "thinking", command.Thinking, "off, minimal, low, medium, high, xhigh, adaptive or a number of tokens, for this run")
 	c.AddCommand(agent.Remove(e)) // an agent of that name is given with --agent
 	return c
 }

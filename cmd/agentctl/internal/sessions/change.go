@@ -12,7 +12,7 @@ import (
 )
 
 func patchCommand(e *command.Env) *cobra.Command {
-	var model, thinking, verbose, reasoning, queue, title string
+	var model, thinking, verbose, reasoning, queue, footer, elevated, title string
 	c := &cobra.Command{
 		Use:   "patch KEY",
 		Short: "Change the settings of a session",
@@ -35,6 +35,8 @@ the agent.`,
 				{"verbose", &verbose, &req.Verbose},
 				{"reasoning", &reasoning, &req.Reasoning},
 				{"queue-mode", &queue, &req.QueueMode},
+				{"usage-footer", &footer, &req.UsageFooter},
+				{"elevated", &elevated, &req.Elevated},
 				{"title", &title, &req.Title},
 			} {
 				if !c.Flags().Changed(f.name) {
@@ -56,10 +58,12 @@ the agent.`,
 	}
 	f := c.Flags()
 	command.TextFlag(f, &model, "model", command.NoModel, "model that answers: PROVIDER/NAME, or a name of the agent's provider")
-	command.TextFlag(f, &thinking, "thinking", command.NoThinking, "off, adaptive or a number of tokens")
+	command.TextFlag(f, &thinking, "thinking", command.NoThinking, "off, minimal, low, medium, high, xhigh, adaptive or a number of tokens")
 	command.TextFlag(f, &verbose, "verbose", command.Verbose, "calls of tools before a reply: off, on, or full with their results")
 	command.TextFlag(f, &reasoning, "reasoning", command.Reasoning, "what the model thinks: off, stream to clients, or block before a reply")
 	command.TextFlag(f, &queue, "queue-mode", command.QueueMode, "messages that arrive during a turn: followup, collect, steer or interrupt")
+	command.TextFlag(f, &footer, "usage-footer", command.UsageFooter, "line at the end of replies in a chat: off, tokens, or full with the model")
+	command.TextFlag(f, &elevated, "elevated", command.Elevated, "commands outside of the sandbox, for senders who may: off, on, ask or full")
 	command.TextFlag(f, &title, "title", command.Title, "title for people")
 	return c
 }

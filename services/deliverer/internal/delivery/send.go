@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/chunk"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/lease"
@@ -73,6 +75,9 @@ func (l *lane) target(due Due) target {
 	}}
 	if w.action, w.id = content.Action, cmp.Or(content.MessageID, due.MessageID); w.action == "" {
 		w.attach(content.Attachments, l.agent.pool.Media)
+		if content.UsageFooter != "" && w.name == due.Settings.Account && strings.TrimSpace(w.message.Text) != "" {
+			w.message.Text = chunk.Closed(w.message.Text) + "\n\n" + content.UsageFooter
+		}
 	}
 	if w.size = int64(len(w.message.Text)); due.Reach > w.size {
 		return target{outcome: Sent, name: c.Name()}

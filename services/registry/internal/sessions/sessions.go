@@ -30,6 +30,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/state"
@@ -39,8 +40,6 @@ import (
 const (
 	// maxAlias bounds the keys that an error lists.
 	maxAlias = 10
-	// minThinking is the least number of tokens that models take for thinking.
-	minThinking = 1024
 	// maxTitle is the most characters of a title.
 	maxTitle = 64
 	// waitingPage is how many messages of an agent are read at a time to count those of a conversation, and
@@ -340,15 +339,17 @@ func Check(p store.SessionPatch) error {
 		{"verbose", p.Verbose, []string{"", config.VerboseOff, config.VerboseOn, config.VerboseFull}},
 		{"reasoning", p.Reasoning, []string{"", config.ReasoningOff, config.ReasoningStream, config.ReasoningBlock}},
 		{"queue_mode", p.QueueMode, []string{"", "followup", "collect", "steer", "interrupt"}},
-		{"usage_footer", p.UsageFooter, []string{"", "off", "full"}},
+		{"usage_footer", p.UsageFooter, []string{"", config.FooterOff, config.FooterTokens, config.FooterFull}},
 		{"elevated", p.Elevated, []string{"", "off", "on", "ask", "full"}},
 	} {
 		if f.value != nil && !slices.Contains(f.words, *f.value) {
 			return wire.Bad(fmt.Sprintf("%s is %.40q", f.name, *f.value), "write one of "+strings.Join(f.words[1:], ", ")+", or nothing for what the settings say")
 		}
 	}
-	if p.Thinking != nil && !thinking(*p.Thinking) {
-		return wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), fmt.Sprintf("write off, adaptive, a number of tokens from %d, or nothing for what the settings say", minThinking))
+	if p.Thinking != nil {
+		if _, ok := thinking.Parse(*p.Thinking); !ok {
+			return wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), "write "+thinking.Form+", or nothing for what the settings say")
+		}
 	}
 	for _, v := range []*string{p.Model, p.Title} {
 		if v != nil && *v != "" && boundary.Name(*v) != *v {
@@ -359,16 +360,6 @@ func Check(p store.SessionPatch) error {
 		return wire.Bad(fmt.Sprintf("the title has %d characters", utf8.RuneCountInString(*p.Title)), fmt.Sprintf("write %d at most", maxTitle))
 	}
 	return nil
-}
-
-// thinking reports whether a text is a value of the option: the words of the models'
-// drivers, or a number of tokens.
-func thinking(s string) bool {
-	if slices.Contains([]string{"", "off", "adaptive"}, s) {
-		return true
-	}
-	n, err := strconv.Atoi(s)
-	return err == nil && n >= minThinking && n <= 1_000_000
 }
 
 // patch changes a session, and the list of the agent's sessions with it. A process that is killed

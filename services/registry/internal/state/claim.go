@@ -14,8 +14,10 @@ type Claim struct {
 	ReplyContext json.RawMessage
 	Session      *store.Session // nil: the conversation has none
 	Command      bool           // the turn answers a chat command
+	Footer       string         // how much its reply says of its usage; empty: nothing
 
-	used map[string]store.Usage // by the key of the step that used it
+	used  map[string]store.Usage // by the key of the step that used it
+	model string                 // that answered last
 }
 
 // Use counts what the steps of a claim have used; a step that is recorded again counts once. A turn that was not
@@ -36,18 +38,22 @@ func (a *Agent) Use(thread, key string, steps []store.Step) {
 			a.claims[thread][key] = c
 		}
 		c.used[s.Key] = s.Usage
+		if s.Kind == store.StepModel && s.Name != c.model {
+			c.model = s.Name
+			a.claims[thread][key] = c
+		}
 	}
 }
 
-// Used is what the steps of a claim have used; false: the turn was not claimed here.
-func (a *Agent) Used(thread, key string) (sum store.Usage, ok bool) {
+// Used is what the steps of a claim have used, and the model that answered last; false: the turn was not claimed here.
+func (a *Agent) Used(thread, key string) (sum store.Usage, model string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c, ok := a.claims[thread][key]
 	for _, u := range c.used {
 		sum.Add(u)
 	}
-	return sum, ok
+	return sum, c.model, ok
 }
 
 // maxRead is how many events of batches are cached at once.

@@ -150,7 +150,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		_, err := s.settleAgain(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
 		return out, err
 	case store.BeginGo:
-		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session, Command: command != nil})
+		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session, Command: command != nil, Footer: footerOf(set, b.Session, tuple)})
 		a.Use(r.Thread, req.GetKey(), b.Steps)
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
@@ -265,7 +265,8 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	case store.FateSilent:
 		fin.Decision = silent(req.GetInboxId())
 	case store.FateReplied:
-		fin.Reply, fin.Command = replyBehind(req.GetBefore(), req.GetText(), rc), c.Command
+		a.Use(r.Thread, key, fin.Steps) // the answer is not in the journal yet
+		fin.Reply, fin.Command = replyBehind(req.GetBefore(), req.GetText(), s.footer(ctx, a, set, r, c, fin), rc), c.Command
 	case store.FateDead:
 		label = "T9"
 		fin.Record = thread.Failure{
@@ -318,14 +319,19 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 }
 
 // replyBehind is the content of a reply that people read behind what precedes it. It says where the text of the agent
-// begins, in bytes, so that no prompt has the rest. Where an event cannot hold both it has the text alone.
-func replyBehind(before, text string, rc json.RawMessage) string {
+// begins, in bytes, so that no prompt has the rest. The footer is no part of the text: the deliverer adds it. Where an event
+// cannot hold all of them it has the text alone.
+func replyBehind(before, text, footer string, rc json.RawMessage) string {
+	fields := ""
 	if before != "" {
 		before += "\n\n"
-		content := `{"answer_from":` + strconv.Itoa(len(before)) + "," + replyContent(before+text, rc, nil)[1:]
-		if len(content) <= thread.MaxEvent {
-			return content
-		}
+		fields = `"answer_from":` + strconv.Itoa(len(before)) + ","
+	}
+	if footer != "" {
+		fields += `"usage_footer":` + string(thread.AppendString(nil, footer)) + ","
+	}
+	if content := "{" + fields + replyContent(before+text, rc, nil)[1:]; len(content) <= thread.MaxEvent {
+		return content
 	}
 	return replyContent(text, rc, nil)
 }

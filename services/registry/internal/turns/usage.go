@@ -81,7 +81,7 @@ func (s *Service) spend(ctx context.Context, a *state.Agent, set *agentdir.Agent
 	if !set.Config.Quota.Daily() {
 		return
 	}
-	used, ok := a.Used(req.GetThreadId(), req.GetKey())
+	used, _, ok := a.Used(req.GetThreadId(), req.GetKey())
 	if !ok {
 		t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf})
 		if err != nil {

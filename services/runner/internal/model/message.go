@@ -98,7 +98,7 @@ type Request struct {
 	// Temperature is left to the provider when nil.
 	Temperature *float64
 	// Thinking is how the model is to think in this call, instead of as its provider
-	// is set: off, adaptive, or a number of tokens; empty: as set. Only drivers that
+	// is set, a value of package thinking; empty: as set. Only drivers that
 	// can tell their model read it.
 	Thinking string `json:",omitempty"`
 	// Try is the number of this try of the step, from 1 (0 means 1). Providers

@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -116,7 +117,7 @@ func (s *Source) Thinking(ctx context.Context, at Place, want string) tea.Cmd {
 			if t := found.GetOverrides().GetThinking(); t != "" {
 				now = t + " (this session)"
 			}
-			return "thinking: " + now + "\nto change it: /think off, adaptive or a number of tokens; /think default: as the settings say", nil
+			return "thinking: " + now + "\nto change it: /think " + thinking.Form + "; /think default: as the settings say", nil
 		}
 		value := want
 		if want == asAgent {

@@ -175,7 +175,7 @@ type SessionOverrides struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// model, PROVIDER/NAME or a name of the agent's provider.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// thinking: off, adaptive, or a number of tokens.
+	// thinking: off, minimal, low, medium, high, xhigh, adaptive, or a number of tokens.
 	Thinking string `protobuf:"bytes,2,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	// verbose is off, on or full.
 	Verbose string `protobuf:"bytes,3,opt,name=verbose,proto3" json:"verbose,omitempty"`
@@ -183,7 +183,7 @@ type SessionOverrides struct {
 	Reasoning string `protobuf:"bytes,4,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
 	// queue_mode is followup, collect, steer or interrupt.
 	QueueMode string `protobuf:"bytes,5,opt,name=queue_mode,json=queueMode,proto3" json:"queue_mode,omitempty"`
-	// usage_footer is off or full.
+	// usage_footer is off, tokens or full.
 	UsageFooter string `protobuf:"bytes,6,opt,name=usage_footer,json=usageFooter,proto3" json:"usage_footer,omitempty"`
 	// elevated is off, on, ask or full.
 	Elevated      string `protobuf:"bytes,7,opt,name=elevated,proto3" json:"elevated,omitempty"`
@@ -565,7 +565,7 @@ type PatchSessionRequest struct {
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// model, PROVIDER/NAME or a name of the agent's provider.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// thinking: off, adaptive, or a number of tokens.
+	// thinking: off, minimal, low, medium, high, xhigh, adaptive, or a number of tokens.
 	Thinking *string `protobuf:"bytes,4,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
 	// verbose is off, on or full.
 	Verbose *string `protobuf:"bytes,5,opt,name=verbose,proto3,oneof" json:"verbose,omitempty"`
@@ -573,7 +573,7 @@ type PatchSessionRequest struct {
 	Reasoning *string `protobuf:"bytes,6,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
 	// queue_mode is followup, collect, steer or interrupt.
 	QueueMode *string `protobuf:"bytes,7,opt,name=queue_mode,json=queueMode,proto3,oneof" json:"queue_mode,omitempty"`
-	// usage_footer is off or full.
+	// usage_footer is off, tokens or full.
 	UsageFooter *string `protobuf:"bytes,8,opt,name=usage_footer,json=usageFooter,proto3,oneof" json:"usage_footer,omitempty"`
 	// elevated is off, on, ask or full.
 	Elevated *string `protobuf:"bytes,9,opt,name=elevated,proto3,oneof" json:"elevated,omitempty"`

@@ -620,7 +620,7 @@ type StartRunRequest struct {
 	// idempotency_key makes a repeat answer the same run.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// thinking of the model in this run, instead of its provider's setting: off,
-	// adaptive, or a number of tokens. Models without this option ignore it; it
+	// minimal, low, medium, high, xhigh, adaptive, or a number of tokens. Models without this option ignore it; it
 	// applies to messages from the console.
 	Thinking string `protobuf:"bytes,5,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	// session_key names the conversation instead of source; the key must be one of the

@@ -3,15 +3,14 @@ package anthropic
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
@@ -48,21 +47,23 @@ type Thinking struct {
 	Budget int
 }
 
-// minBudget is the least budget the Messages API takes, in tokens.
-const minBudget = 1024
-
-// ParseThinking reads off, adaptive, or a number of tokens; empty is off.
+// ParseThinking reads a value of package thinking; empty is off.
 func ParseThinking(s string) (t Thinking, problem string) {
-	switch n, err := strconv.Atoi(s); {
-	case s == "" || s == "off":
-	case s == "adaptive":
-		t.Adaptive = true
-	case err != nil || n < minBudget:
-		return t, fmt.Sprintf("thinking must be off, adaptive or a number of tokens from %d", minBudget)
-	default:
-		t.Budget = n
+	o, ok := thinking.Parse(s)
+	if !ok {
+		return t, "thinking must be " + thinking.Form
 	}
-	return t, ""
+	return Thinking{Adaptive: o.Adaptive, Budget: o.Tokens}, ""
+}
+
+// asked is how a model thinks in a call that asks for it. A level is a budget, except where the provider is set to
+// adaptive: its models take no budget, and choose themselves.
+func (d *Driver) asked(s string) Thinking {
+	o, _ := thinking.Parse(s) // it was checked where it came from
+	if o.Level != "" && d.cfg.Thinking.Adaptive {
+		return d.cfg.Thinking
+	}
+	return Thinking{Adaptive: o.Adaptive, Budget: o.Tokens}
 }
 
 // String and GoString name the provider only, so that no way of printing a

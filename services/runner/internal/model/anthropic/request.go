@@ -24,7 +24,7 @@ func (d *Driver) params(req model.Request) (sdk.MessageNewParams, []option.Reque
 	}
 	how := d.cfg.Thinking
 	if req.Thinking != "" {
-		how, _ = ParseThinking(req.Thinking) // it was checked where it came from
+		how = d.asked(req.Thinking)
 	}
 	think := how != (Thinking{}) && mayThink(req.Messages)
 	var options []option.RequestOption

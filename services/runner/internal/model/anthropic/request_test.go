@@ -102,6 +102,25 @@ func TestThinkingIsPassedBack(t *testing.T) {
 	}
 }
 
+// A level is a number of tokens, except where the provider is set to adaptive: its models take no number.
+func TestThinkingLevels(t *testing.T) {
+	for _, c := range []struct {
+		set  anthropic.Thinking
+		asks string
+		want any
+	}{
+		{anthropic.Thinking{}, "high", 20480.0},
+		{anthropic.Thinking{Budget: 2000}, "low", 4096.0},
+		{anthropic.Thinking{Adaptive: true}, "high", nil},
+		{anthropic.Thinking{Adaptive: true}, "2048", 2048.0},
+	} {
+		request, _ := ask(t, anthropic.Config{Thinking: c.set}, model.Request{Messages: []model.Message{question}, Thinking: c.asks})
+		if got := request.Thinking["budget_tokens"]; request.Thinking == nil || got != c.want {
+			t.Errorf("%+v asked for %s: %v", c.set, c.asks, request.Thinking)
+		}
+	}
+}
+
 // A redacted thought is the provider's secret, and goes back as it came.
 func TestRedactedThinking(t *testing.T) {
 	step := modeltest.Step{Raw: []string{

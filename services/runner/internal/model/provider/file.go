@@ -35,7 +35,7 @@ type fileEntry struct {
 	Models          []string `yaml:"models"`
 	ContextWindow   int      `yaml:"context_window"`
 	ReplayReasoning *bool    `yaml:"replay_reasoning"`
-	// Thinking is off, adaptive or a number of tokens.
+	// Thinking is a value of package thinking.
 	Thinking string `yaml:"thinking"`
 	// Facts and Price by model.
 	Facts map[string]factEntry  `yaml:"facts"`
