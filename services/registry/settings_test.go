@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -152,5 +153,39 @@ func degraded(t *testing.T, w *backendtest.World, place string) {
 		if a.GetHealth() != registryv1.AgentHealth_AGENT_HEALTH_DEGRADED || !strings.Contains(a.GetProblem(), place) || !strings.Contains(a.GetProblem(), "the last good settings stay in force") {
 			t.Errorf("want %s: %v", place, a)
 		}
+	}
+}
+
+// S4-12: keys of the home's own file that are in force after a restart, and what is wrong with it, are named also where the
+// other settings are in a database.
+func TestOwnFileOfHome(t *testing.T) { backendtest.Each(t, testOwnFileOfHome) }
+
+func testOwnFileOfHome(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	status := func() *registryv1.GetHomeConfigResponse {
+		t.Helper()
+		r, err := w.Homes.GetHomeConfig(t.Context(), &registryv1.GetHomeConfigRequest{})
+		return backendtest.Must(t, r, err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(o.Home, "theclaw.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := status(); s.GetProblem() != "" || len(s.GetRestartNeededKeys()) > 0 {
+		t.Errorf("at the start: %v", s)
+	}
+	write("gateway: {http: '127.0.0.1:9'}\n")
+	if s := status(); s.GetProblem() != "" || !slices.Equal(s.GetRestartNeededKeys(), []string{"gateway.http"}) {
+		t.Errorf("with another address: %v", s)
+	}
+	write("run: {timeout: 5m}\ngateway: [\n")
+	if s := status(); !strings.Contains(s.GetProblem(), "theclaw.yaml:2:") || !slices.Equal(s.GetRestartNeededKeys(), []string{"gateway.http"}) {
+		t.Errorf("with a broken file: %v", s)
+	}
+	write("run: {timeout: 5m}\n")
+	if s := status(); s.GetProblem() != "" || len(s.GetRestartNeededKeys()) > 0 {
+		t.Errorf("with the first address again: %v", s)
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -98,16 +99,23 @@ func (s *central) put(ctx context.Context, data []byte, version string) (string,
 	return next, err
 }
 
-// Written returns the row.
+// Written returns the row, and what is to be known of the file of this home below it: why that is not in force, and which of
+// its keys are in force after a restart.
 func (s *central) Written(ctx context.Context) (settings.Written, error) {
 	data, version, err := s.rows.HomeFile(ctx, centralFile)
 	if err != nil {
 		return settings.Written{}, err
 	}
 	_, problem := s.HomeSettings(ctx)
+	own, err := s.over.HomeState()
+	if err != nil { // no settings were ever in force, and problem says why
+		own.Problem = err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return settings.Written{Name: centralFile, Text: data, Version: version, LoadedAt: s.loaded, Problem: problem}, nil
+	return settings.Written{
+		Name: centralFile, Text: data, Version: version, LoadedAt: s.loaded, Problem: cmp.Or(problem, own.Problem), Restart: own.Restart,
+	}, nil
 }
 
 // Replace replaces the row.

@@ -322,6 +322,9 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 // begins, in bytes, so that no prompt has the rest. The footer is no part of the text: the deliverer adds it. Where an event
 // cannot hold all of them it has the text alone.
 func replyBehind(before, text, footer string, rc json.RawMessage) string {
+	if before == "" && footer == "" {
+		return replyContent(text, rc, nil)
+	}
 	fields := ""
 	if before != "" {
 		before += "\n\n"
