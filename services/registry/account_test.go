@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/testing/backendtest"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -117,6 +119,47 @@ func testCatchUp(t *testing.T, o backendtest.Options) {
 	}
 	if got := heard(claimed(t, w, "main")[0]); !slices.Equal(got, []string{"older", "/new hello"}) {
 		t.Errorf("before the next message: %q", got)
+	}
+}
+
+// A message whose clock is ahead of ours has our time, and the time that it states as it was given.
+func TestSentInTheFuture(t *testing.T) { backendtest.Each(t, testSentInTheFuture) }
+
+func testSentInTheFuture(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, accountWith("rate: 0"))
+	type times struct {
+		CreatedAt string `json:"created_at"`
+		SentAt    string `json:"sent_at"`
+	}
+	began := time.Now()
+	for n, c := range []struct {
+		sent  time.Time
+		given string
+	}{
+		{time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC), "2099-01-02T03:04:05.000Z"},
+		{time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC), ""},
+	} {
+		m := inbound(fmt.Sprint(n), "ann", "hello")
+		m.SentAt = timestamppb.New(c.sent)
+		if got := accept(t, w, m); got.GetOutcome() != accepted {
+			t.Fatal(got)
+		}
+		list := inboxOf(t, w, "main")
+		var at times
+		if err := json.Unmarshal([]byte(list[len(list)-1].GetContent()), &at); err != nil {
+			t.Fatal(err)
+		}
+		want := c.sent
+		if created := thread.ParseStamp(at.CreatedAt); c.given != "" {
+			if want = created; created.Before(began.Add(-time.Millisecond)) || created.After(time.Now()) {
+				t.Errorf("created at %s", at.CreatedAt)
+			}
+		}
+		if at.SentAt != c.given || thread.Stamp(want) != at.CreatedAt {
+			t.Errorf("sent at %s: %+v", c.sent, at)
+		}
 	}
 }
 

@@ -408,6 +408,7 @@ type inbound struct {
 	text    string
 	name    string
 	sentAt  time.Time
+	given   string // when it was sent by a clock that is ahead of ours; empty: sentAt is that time
 	// missed means that it was sent before the account received, fetched that it was so for certain, and late that it is
 	// too old to start a turn.
 	missed, fetched, late bool
@@ -416,7 +417,9 @@ type inbound struct {
 // read checks a message and makes its texts valid and bounded. Errors: INVALID_ARGUMENT.
 func read(account layer.Account, m *registryv1.InboundMessage) (inbound, error) {
 	in := inbound{account: account, m: m, sentAt: time.Now()}
-	if at := m.GetSentAt(); at.IsValid() && at.AsTime().Before(in.sentAt) {
+	if at := m.GetSentAt(); at.IsValid() && at.AsTime().After(in.sentAt) {
+		in.given = thread.Stamp(at.AsTime())
+	} else if at.IsValid() {
 		in.sentAt = at.AsTime()
 	}
 	in.text, _ = boundary.Text(m.GetText(), 0)
@@ -531,6 +534,7 @@ func (in inbound) content() string {
 		Text           string            `json:"text"`
 		ReplyTo        *replyTo          `json:"reply_to,omitempty"`
 		CreatedAt      string            `json:"created_at"`
+		SentAt         string            `json:"sent_at,omitempty"`
 		Kind           string            `json:"kind"`
 		PlatformThread string            `json:"platform_thread,omitempty"`
 		Mentioned      bool              `json:"mentioned,omitempty"`
@@ -540,7 +544,7 @@ func (in inbound) content() string {
 		ReplyContext   replyContext      `json:"reply_context"`
 	}{
 		ID: m.GetMessageId(), ChannelID: in.account.Name, PeerID: m.GetPeerId(), PeerName: in.name, SessionID: m.GetSessionId(), Text: in.text,
-		CreatedAt: thread.Stamp(in.sentAt), Kind: m.GetKind(), PlatformThread: m.GetPlatformThread(), Mentioned: m.GetMentioned(),
+		CreatedAt: thread.Stamp(in.sentAt), SentAt: in.given, Kind: m.GetKind(), PlatformThread: m.GetPlatformThread(), Mentioned: m.GetMentioned(),
 		GuildID: m.GetGuildId(), TeamID: m.GetTeamId(),
 		ReplyContext: replyContext{
 			"external", in.account.Name, m.GetPeerId(), m.GetSessionId(), m.GetKind(), m.GetPlatformThread(), m.GetMessageId(), m.GetGuildId(), m.GetTeamId(),

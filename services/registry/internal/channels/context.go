@@ -114,10 +114,11 @@ func (in inbound) context() string {
 		SessionID string `json:"session_id"`
 		Text      string `json:"text"`
 		CreatedAt string `json:"created_at"`
+		SentAt    string `json:"sent_at,omitempty"`
 		Edited    bool   `json:"edited,omitempty"`
 	}{
 		ID: m.GetMessageId(), ChannelID: in.account.Name, PeerID: m.GetPeerId(), PeerName: in.name, SessionID: m.GetSessionId(), Text: in.text,
-		CreatedAt: thread.Stamp(in.sentAt), Edited: m.GetEditOf() != "",
+		CreatedAt: thread.Stamp(in.sentAt), SentAt: in.given, Edited: m.GetEditOf() != "",
 	}
 	for keep := maxContext; ; keep /= 2 { // escapes make a text longer
 		if len(c.Text) > keep {
