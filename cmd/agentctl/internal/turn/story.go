@@ -77,18 +77,19 @@ func History(t *registry.Turn, began Begun, earlier ...*registry.Delivery) []Ent
 	if q := when(t.GetQueuedAt()); !q.IsZero() {
 		day = " on " + q.UTC().Format(time.DateOnly) + " (times are UTC)"
 	}
+	if t.GetAccount() != "" {
+		l.say(time.Time{}, Plain, "received by %s (%s)", t.GetAccount(), "message "+cmp.Or(t.GetProviderId(), "without an id"))
+	}
+	rev := t.GetBindingRevision()
+	if rev > 0 {
+		l.say(time.Time{}, Plain, "routed to %s by revision %d of the bindings", t.GetSessionKey(), rev)
+	}
 	l.say(when(t.GetQueuedAt()), Plain, "pushed by %s as message %d of %s%s", t.GetSource(), t.GetInboxId(), t.GetAgentId(), day)
 	l.say(time.Time{}, Plain, "run id %s", t.GetKey())
-	if t.GetAccount() != "" {
-		l.say(time.Time{}, Plain, "received by account %s as %s", t.GetAccount(), cmp.Or(t.GetProviderId(), "a message without an id"))
-	}
 	if t.GetThreadId() != "" {
 		l.say(time.Time{}, Plain, "belongs to the conversation %s", t.GetThreadId())
 	}
-	switch rev := t.GetBindingRevision(); {
-	case rev > 0:
-		l.say(time.Time{}, Plain, "session %s, by revision %d of the bindings", t.GetSessionKey(), rev)
-	case t.GetSessionKey() != "":
+	if rev == 0 && t.GetSessionKey() != "" {
 		l.say(time.Time{}, Plain, "session %s, decided with its push", t.GetSessionKey())
 	}
 	if c := t.GetCommand(); c != nil {

@@ -243,13 +243,12 @@ func TestStoryOfARoute(t *testing.T) {
 		AgentId: "a1", InboxId: 1, Source: "external:telegram:tg:dm:7:7", Key: "k", ThreadId: "threads/peers/tg-7",
 		Account: "tg", ProviderId: "9001", SessionKey: "agent:a1:telegram:tg:dm:7", BindingRevision: 3,
 	}
-	for _, want := range []string{"received by account tg as 9001\n", "session agent:a1:telegram:tg:dm:7, by revision 3 of the bindings\n"} {
-		if got := told(turn); !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
+	want := "received by tg (message 9001)\nrouted to agent:a1:telegram:tg:dm:7 by revision 3 of the bindings\npushed by external:telegram:tg:dm:7:7 as message 1 of a1"
+	if got := told(turn); !strings.HasPrefix(got, want) {
+		t.Errorf("it does not begin with %q:\n%s", want, got)
 	}
 	turn.Account, turn.BindingRevision = "", 0
-	if got := told(turn); strings.Contains(got, "account") || !strings.Contains(got, "session agent:a1:telegram:tg:dm:7, decided with its push\n") {
+	if got := told(turn); strings.Contains(got, "received by") || !strings.Contains(got, "session agent:a1:telegram:tg:dm:7, decided with its push\n") {
 		t.Errorf("named by its sender:\n%s", got)
 	}
 	turn.Command = &registry.ChatCommand{Name: "model", Args: "work/m\n2"}
