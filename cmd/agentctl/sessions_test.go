@@ -91,7 +91,7 @@ func TestSessions(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	table := done(t, do, "sessions", "list", "a1")
-	if !regexp.MustCompile(`^KEY +EPOCH +MESSAGES +LAST +TITLE\n`+aKey+` +\S+ +1 +\d+s\n$`).MatchString(table.out) || table.err != "" {
+	if !regexp.MustCompile(`^KEY +EPOCH +MESSAGES +LAST +MODEL +WHERE +TITLE\n`+aKey+` +\S+ +1 +\d+s +- +cli dm\n$`).MatchString(table.out) || table.err != "" {
 		t.Errorf("%q, %q", table.out, table.err)
 	}
 	if s := answerOf[sessionRow](t, do, "sessions", "show", "AGENT:a1:Console:CLI:dm:CLI"); s.Key != aKey {
@@ -106,6 +106,14 @@ func TestSessions(t *testing.T) {
 	if want := aKey + ": model as the agent's settings say, thinking off, title Plans\n"; o.out != want {
 		t.Errorf("%q, want %q", o.out, want)
 	}
+	done(t, do, "sessions", "patch", aKey, "--model", "work/m1", "--usage-footer", "full", "--elevated", "ask")
+	if rows := answerOf[[]struct{ Model, Where string }](t, do, "sessions", "list", "a1"); len(rows) != 1 || rows[0].Model != "work/m1" || rows[0].Where != "cli dm" {
+		t.Errorf("with a model of its own: %+v", rows)
+	}
+	if o := done(t, do, "sessions", "show", aKey); !strings.Contains(o.out, "\nusage-footer: full\nelevated:     ask\n") {
+		t.Errorf("%q", o.out)
+	}
+	done(t, do, "sessions", "patch", aKey, "--model", "", "--usage-footer", "", "--elevated", "")
 	s := answerOf[sessionRow](t, do, "sessions", "show", aKey)
 	if s.Title != "Plans" || s.Overrides.Thinking != "off" || s.Overrides.Model != "" || s.Pending != "" {
 		t.Errorf("%+v", s)

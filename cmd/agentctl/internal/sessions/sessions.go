@@ -18,8 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/sessionkey"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -51,6 +53,13 @@ type entry struct {
 	LastAt    *string `json:"last_at"`
 	Title     string  `json:"title"`
 	Archived  bool    `json:"archived"`
+}
+
+// listed is a session of the list: Model is the one that answers it, Where the account and the kind of its conversation.
+type listed struct {
+	entry
+	Model string `json:"model"`
+	Where string `json:"where"`
 }
 
 // overrides are the settings that hold in one session; what is empty is as the agent's
@@ -94,13 +103,13 @@ func listCommand(e *command.Env) *cobra.Command {
 		Use:   "list ID",
 		Short: "List the sessions of an agent",
 		Long: `List the sessions of an agent, the last active first: the key, the epoch of the next
-message, the messages that were answered or ended otherwise, and the time since the last
-event.`,
+message, the messages that were answered or ended otherwise, the time since the last event,
+the model that answers, and where the conversation is: its account and kind.`,
 		Example: `  agentctl sessions list alice
   agentctl sessions list alice --kind group --since 7d
   agentctl sessions list alice --archived --limit 1000 --json`,
 		RunE: func(c *cobra.Command, args []string) error {
-			req.AgentId = args[0]
+			req.AgentId, req.Overrides = args[0], true
 			if kind.Value != "all" {
 				req.Kind = kind.Value
 			}
@@ -111,7 +120,11 @@ event.`,
 			if err != nil {
 				return err
 			}
-			return show(e, found, more, limit)
+			set, err := e.Agents().GetAgentConfig(c.Context(), &registry.GetAgentConfigRequest{AgentId: args[0]})
+			if err != nil {
+				return err
+			}
+			return show(e, found, set, more, limit)
 		},
 	}
 	command.SinceFlag(c, &since, "only sessions active since then")
@@ -138,12 +151,13 @@ func list(ctx context.Context, e *command.Env, req *registry.ListSessionsRequest
 	}
 }
 
-func show(e *command.Env, found []*registry.Session, more bool, limit int) error {
-	now, all := time.Now(), []entry{}
+func show(e *command.Env, found []*registry.Session, set *registry.GetAgentConfigResponse, more bool, limit int) error {
+	now, all := time.Now(), []listed{}
 	for _, s := range found {
-		all = append(all, entryOf(s))
+		all = append(all, listed{entryOf(s), modelOf(set, s), place(s.GetKey())})
 	}
-	t := screen.NewTable(e, "key", "epoch", "messages", "last", "title", "thread").Wide("thread").Cut("title").Drop("epoch", "messages", "last").Data(all).None("no sessions")
+	t := screen.NewTable(e, "key", "epoch", "messages", "last", "model", "where", "title", "thread").Wide("thread").Cut("model").
+		Drop("epoch", "title", "messages", "last", "where").Data(all).None("no sessions")
 	if more {
 		t.Then(func() { e.Note("these are the newest %d; --limit shows more", limit) })
 	}
@@ -152,8 +166,47 @@ func show(e *command.Env, found []*registry.Session, more bool, limit int) error
 		if s.GetArchived() {
 			title = strings.TrimSpace(title + " (archived)")
 		}
-		return []any{s.GetKey(), cmp.Or(s.GetSessionId(), "-"), s.GetMessages(), screen.Age(now, when(s.GetLastAt())), title, s.GetThreadId()}
+		return []any{
+			s.GetKey(), cmp.Or(s.GetSessionId(), "-"), s.GetMessages(), screen.Age(now, when(s.GetLastAt())), cmp.Or(modelOf(set, s), "-"),
+			cmp.Or(place(s.GetKey()), "-"), title, s.GetThreadId(),
+		}
 	})
+}
+
+// modelOf is the model of a session, else that of the agent; empty: the provider chooses it.
+func modelOf(set *registry.GetAgentConfigResponse, s *registry.Session) string {
+	name, model := provider.ChosenOf(set)
+	own := s.GetOverrides().GetModel()
+	if strings.Contains(own, "/") {
+		return own
+	}
+	return strings.Trim(name+"/"+cmp.Or(own, model), "/")
+}
+
+// place is where the conversation of a key takes place: the account, or the type of the platform where the key has no
+// account, and the kind of the conversation.
+func place(key string) string {
+	k, err := sessionkey.Parse(key)
+	if err != nil {
+		return ""
+	}
+	where := cmp.Or(k.Account, k.Type)
+	switch k.Scope {
+	case sessionkey.Main:
+		where = "main"
+	case sessionkey.Named:
+		where = k.Word
+	case sessionkey.Conversation:
+		where += " " + k.Kind
+	case sessionkey.Channel:
+		where += " all"
+	default:
+		where += " " + sessionkey.DM
+	}
+	if k.ThreadID != "" {
+		where += " thread"
+	}
+	return strings.TrimSpace(where)
 }
 
 // when is the zero time for an absent timestamp.

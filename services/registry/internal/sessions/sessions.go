@@ -104,7 +104,13 @@ func (s *Service) ListSessions(ctx context.Context, req *registryv1.ListSessions
 		for _, e := range page {
 			q.Before, q.BeforeThread = e.LastAt, e.Thread
 			if kindOf(e.Key, req.GetKind()) {
-				out.Sessions = append(out.Sessions, wire.SessionEntry(id, e))
+				entry := wire.SessionEntry(id, e)
+				if req.GetOverrides() {
+					if entry.Overrides, err = s.overrides(ctx, store.Ref{Agent: id, Thread: e.Thread}); err != nil {
+						return nil, err
+					}
+				}
+				out.Sessions = append(out.Sessions, entry)
 			}
 			if len(out.GetSessions()) == q.Limit {
 				out.NextPageToken = token(e)
@@ -115,6 +121,15 @@ func (s *Service) ListSessions(ctx context.Context, req *registryv1.ListSessions
 			return out, nil
 		}
 	}
+}
+
+// overrides are what people set for a conversation of the list; one that was removed since has none.
+func (s *Service) overrides(ctx context.Context, r store.Ref) (*registryv1.SessionOverrides, error) {
+	got, err := s.Store.Session(ctx, r)
+	if err != nil && !errors.Is(err, store.ErrNoSession) && !errors.Is(err, store.ErrNotFound) {
+		return nil, s.Fault(r.Agent, r.Thread, err)
+	}
+	return wire.Session(r.Agent, r.Thread, got).GetOverrides(), nil
 }
 
 // kindOf reports whether a key is of a kind; empty: of any.

@@ -284,7 +284,10 @@ type ListSessionsRequest struct {
 	// archived ones too.
 	Archived bool `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
 	// kind of key: main, dm, group, channel, named; empty: any.
-	Kind          string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	// overrides adds to each session what people set for it, with one read of its
+	// conversation each.
+	Overrides     bool `protobuf:"varint,7,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,10 +364,18 @@ func (x *ListSessionsRequest) GetKind() string {
 	return ""
 }
 
+func (x *ListSessionsRequest) GetOverrides() bool {
+	if x != nil {
+		return x.Overrides
+	}
+	return false
+}
+
 // ListSessionsResponse is a page.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// sessions, the last active first; epoch and overrides are answered by GetSession.
+	// sessions, the last active first; overrides only where the request asks for them, and
+	// what else is not in the list is answered by GetSession.
 	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// next_page_token is empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -978,7 +989,7 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"queue_mode\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\tqueueMode\x12*\n" +
 	"\fusage_footer\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\vusageFooter\x12#\n" +
-	"\belevated\x18\a \x01(\tB\a\xbaH\x04r\x02\x18\x10R\belevated\"\xa6\x02\n" +
+	"\belevated\x18\a \x01(\tB\a\xbaH\x04r\x02\x18\x10R\belevated\"\xc4\x02\n" +
 	"\x13ListSessionsRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -987,7 +998,8 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12=\n" +
 	"\factive_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vactiveSince\x12\x1a\n" +
 	"\barchived\x18\x05 \x01(\bR\barchived\x12<\n" +
-	"\x04kind\x18\x06 \x01(\tB(\xbaH%r#R\x00R\x04mainR\x02dmR\x05groupR\achannelR\x05namedR\x04kind\"x\n" +
+	"\x04kind\x18\x06 \x01(\tB(\xbaH%r#R\x00R\x04mainR\x02dmR\x05groupR\achannelR\x05namedR\x04kind\x12\x1c\n" +
+	"\toverrides\x18\a \x01(\bR\toverrides\"x\n" +
 	"\x14ListSessionsResponse\x128\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"u\n" +
