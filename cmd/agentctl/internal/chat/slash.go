@@ -21,7 +21,7 @@ var commands = []struct{ names, args, what string }{
 	{"explain memory", "", "the last message, step by step; what the agent wrote down"},
 	{"compact", "", "digest this conversation into the memory now"},
 	{"model", "[NAME]", "which model answers here; with a name, another one"},
-	{"think", "[LEVEL]", "how it thinks; with a level, off, adaptive or a number, otherwise"},
+	{"think", "[LEVEL]", "how it thinks: off, minimal to xhigh, adaptive, or tokens"},
 	{"reasoning", "[MODE]", "whether its thoughts are shown: stream, or off"},
 	{"elevated", "[MODE]", "commands outside of the sandbox here: off, on, ask or full"},
 	{"new reset", "", "a new session, without what was said; /new TEXT begins it"},
