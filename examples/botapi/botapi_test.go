@@ -26,7 +26,9 @@ type echo struct {
 func (e *echo) Connected(string, string) error                 { return nil }
 func (e *echo) Cursor(context.Context, string) (string, error) { return "", nil }
 func (e *echo) Keep(string, string)                            {}
+func (e *echo) Save(context.Context, string, string) error     { return nil }
 func (e *echo) Ready() error                                   { return nil }
+func (e *echo) Ignored()                                       {}
 
 func (e *echo) Take(ctx context.Context, u channel.Update, stored func()) error {
 	rc := channel.ReplyContext{}

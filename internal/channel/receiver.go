@@ -28,11 +28,16 @@ type Intake interface {
 	// Keep stores a value of at most 4 KiB, some seconds later; what is kept before it is stored
 	// may be lost in a crash.
 	Keep(name, value string)
+	// Save stores a value of at most 4 KiB before it returns, for what no message repeats.
+	Save(ctx context.Context, name, value string) error
 	// Take passes an update on, and waits while too many are on their way. Updates of one
 	// conversation are stored in the order of the calls. stored is called once the registry has
 	// the update on disk or has refused it: only then may the platform count it as arrived.
 	// It is not called when ctx ends first.
 	Take(ctx context.Context, u Update, stored func()) error
+	// Ignored counts an update that is acknowledged without Take because it says nothing to the account: a reaction,
+	// a delete, the account's own message, a kind that this build does not know.
+	Ignored()
 }
 
 // Reasons of errors of a Receiver and of a send over its account.

@@ -425,7 +425,7 @@ func NewGatewayMetrics(r prometheus.Registerer) *GatewayMetrics {
 	return &GatewayMetrics{
 		HookMetrics: NewHookMetrics(r, "gateway"),
 
-		updates:  m.counter("updates_total", "Messages that accounts received, by what became of them.", "account", "outcome"),
+		updates:  m.counter("updates_total", "Updates that accounts received, by what became of them.", "account", "outcome"),
 		accept:   m.histogram("accept_seconds", "From the receipt of a message until it was stored, or was not.", fast, "account"),
 		state:    m.gauge("channel_state", "1 for the state that an account is in.", "account", "state"),
 		lag:      m.gauge("lag_seconds", "From the sending of the last message that was stored until then.", "account"),
@@ -442,6 +442,11 @@ func NewGatewayMetrics(r prometheus.Registerer) *GatewayMetrics {
 func (m *GatewayMetrics) AddUpdate(account, outcome string, took time.Duration) {
 	m.updates.WithLabelValues(account, outcome).Inc()
 	m.accept.WithLabelValues(account).Observe(took.Seconds())
+}
+
+// AddIgnored notes an update that says nothing to the account.
+func (m *GatewayMetrics) AddIgnored(account string) {
+	m.updates.WithLabelValues(account, "ignored").Inc()
 }
 
 // SetChannel notes the state of an account; an empty state forgets the account. Without a lease there is no lag

@@ -27,6 +27,9 @@ type Intake struct {
 	Cursors map[string]string
 	Taken   []channel.Update
 	Stored  map[string]bool // by key
+	Skipped int             // calls of Ignored
+	// Unsaved is the answer of Save, which then stores nothing.
+	Unsaved error
 	// Hold says which updates are not stored before Release; nil: none.
 	Hold    func(channel.Update) bool
 	Waiting []func() // what Hold kept back
@@ -75,6 +78,16 @@ func (i *Intake) Cursor(_ context.Context, name string) (string, error) {
 // Keep implements [channel.Intake].
 func (i *Intake) Keep(name, value string) { i.Do(func() { i.Cursors[name] = value }) }
 
+// Save implements [channel.Intake].
+func (i *Intake) Save(_ context.Context, name, value string) (err error) {
+	i.Do(func() {
+		if err = i.Unsaved; err == nil {
+			i.Cursors[name] = value
+		}
+	})
+	return err
+}
+
 // Take implements [channel.Intake].
 func (i *Intake) Take(_ context.Context, u channel.Update, stored func()) error {
 	now := true
@@ -95,6 +108,9 @@ func (i *Intake) Take(_ context.Context, u channel.Update, stored func()) error 
 	}
 	return nil
 }
+
+// Ignored implements [channel.Intake].
+func (i *Intake) Ignored() { i.Do(func() { i.Skipped++ }) }
 
 // Release stores what was kept back.
 func (i *Intake) Release() {

@@ -364,6 +364,9 @@ func (s *stream) dispatch(ctx context.Context, l *link, f frame) error {
 	case f.Type == "READY":
 		return l.catchUp(stored)
 	case !ok:
+		if f.Type != "RESUMED" { // which is of the connection
+			s.intake.Ignored()
+		}
 		stored()
 		return nil
 	}

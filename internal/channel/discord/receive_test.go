@@ -92,6 +92,9 @@ func TestUpdates(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(channel.Attachment{}, "Open"), cmpopts.EquateApproxTime(0)); diff != "" {
 		t.Error(diff)
 	}
+	if in.Skipped != 7 { // two of the bot, one that joined, an empty one, a preview, and two that are not known
+		t.Errorf("%d updates are counted as ignored", in.Skipped)
+	}
 	if in.Identity != me || in.Name != "@demo_bot" {
 		t.Errorf("connected as %q, %q", in.Identity, in.Name)
 	}

@@ -87,6 +87,7 @@ func take(ctx context.Context, r *reader, in channel.Intake, seen *history.Posit
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !ok:
+			in.Ignored()
 			e.ack()
 			continue
 		case taken.repeats(u.Key, e):

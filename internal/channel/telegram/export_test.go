@@ -30,6 +30,8 @@ func forgetRates() { sent = newRates() }
 // Groups are groups that became supergroups.
 type Groups struct{ g *groups }
 
-func LoadGroups(kept string, keep func(string)) Groups { return Groups{loadGroups(kept, keep)} }
-func (g Groups) ID(now string) string                  { return g.g.id(now) }
-func (g Groups) Moved(from, to string)                 { g.g.moved(from, to) }
+func LoadGroups(kept string) Groups { return Groups{loadGroups(kept)} }
+
+func (g Groups) ID(now string) string { return g.g.id(now) }
+
+func (g Groups) Moved(from, to string) (string, bool) { return g.g.moved(from, to) }

@@ -9,17 +9,15 @@ const (
 )
 
 // groups are the groups that became supergroups, which have another id: a conversation keeps the id
-// that it had first, with its settings and its session. One that became a supergroup within seconds
-// before a crash may be a conversation of its own.
+// that it had first, with its settings and its session.
 type groups struct {
 	first map[string]string // by the id now
 	order []string          // of the ids now, the last last
-	keep  func(value string)
 }
 
 // loadGroups reads what was kept before: lines of an id and the first one.
-func loadGroups(kept string, keep func(string)) *groups {
-	g := &groups{first: map[string]string{}, keep: keep}
+func loadGroups(kept string) *groups {
+	g := &groups{first: map[string]string{}}
 	for line := range strings.Lines(kept) {
 		if now, first, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 			g.first[now], g.order = first, append(g.order, now)
@@ -36,10 +34,11 @@ func (g *groups) id(now string) string {
 	return now
 }
 
-// moved notes that a group has another id now. The oldest is forgotten when there are too many.
-func (g *groups) moved(from, to string) {
+// moved notes that a group has another id now, and returns what is to be kept; false: that was known. The oldest is
+// forgotten when there are too many.
+func (g *groups) moved(from, to string) (kept string, ok bool) {
 	if _, ok := g.first[to]; ok || from == to {
-		return
+		return "", false
 	}
 	g.first[to], g.order = g.id(from), append(g.order, to)
 	for {
@@ -48,8 +47,7 @@ func (g *groups) moved(from, to string) {
 			b.WriteString(now + " " + g.first[now] + "\n")
 		}
 		if b.Len() <= groupsSize {
-			g.keep(b.String())
-			return
+			return b.String(), true
 		}
 		delete(g.first, g.order[0])
 		g.order = g.order[1:]

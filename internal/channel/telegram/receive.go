@@ -70,7 +70,7 @@ func receive(ctx context.Context, c *client, in channel.Intake) error {
 	if kept, err = in.Cursor(ctx, groupsName); err != nil {
 		return fmt.Errorf("read the cursor: %w", err)
 	}
-	known := loadGroups(kept, func(value string) { in.Keep(groupsName, value) })
+	known := loadGroups(kept)
 
 	pressed := make(chan string, maxPressed)
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,8 +99,13 @@ func receive(ctx context.Context, c *client, in channel.Intake) error {
 			m, ok := c.read(u, who, token)
 			if !ok {
 				if u.message != nil && u.message.MovedTo != 0 {
-					known.moved(number(u.message.Chat.ID), number(u.message.MovedTo))
+					if value, ok := known.moved(number(u.message.Chat.ID), number(u.message.MovedTo)); ok {
+						if err := in.Save(ctx, groupsName, value); err != nil {
+							return fmt.Errorf("store the new id of a group: %w", err)
+						}
+					}
 				}
+				in.Ignored()
 				stored()
 				continue
 			}

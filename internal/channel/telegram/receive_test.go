@@ -392,18 +392,47 @@ func TestSupergroup(t *testing.T) {
 	}
 }
 
+// The new id of a group is stored before the platform is told that it arrived: a crash at any time loses it not, and the
+// platform says it again.
+func TestSupergroupIsStored(t *testing.T) {
+	s, in := serve(t, telegramtest.Config{}), channeltest.NewIntake()
+	in.Unsaved = errors.New("the registry is not there")
+	s.Say(telegramtest.Message{Chat: telegramtest.Chat{ID: -42, Type: "group", Title: "Friends"}, From: &bob, Text: "one"})
+	s.Migrate(-42, -100777)
+	if err := ends(t, s, in); !errors.Is(err, in.Unsaved) {
+		t.Fatal(err)
+	}
+	if st := s.Stats(); st.Acked > 1 {
+		t.Fatalf("it is acknowledged: %+v", st)
+	}
+	in.Do(func() { in.Unsaved = nil })
+	stop := receive(t, s, in)
+	acked(t, s, s.Stats().Updates)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := in.Cursors["groups"]; got != "-100777 -42\n" {
+		t.Errorf("kept %q", got)
+	}
+}
+
 // However many groups became supergroups, what is kept of them fits, and the last ones stay.
 func TestSupergroupsAreBounded(t *testing.T) {
-	kept := ""
-	g := telegram.LoadGroups("nonsense\n-100 -1\n", func(value string) { kept = value })
+	g := telegram.LoadGroups("nonsense\n-100 -1\n")
 	if g.ID("-100") != "-1" || g.ID("-7") != "-7" {
 		t.Errorf("%s, %s", g.ID("-100"), g.ID("-7"))
 	}
+	kept := ""
 	for n := range 1000 {
-		g.Moved(fmt.Sprint(-1000-n), fmt.Sprint(-1_002_000_000_000-n))
+		kept, _ = g.Moved(fmt.Sprint(-1000-n), fmt.Sprint(-1_002_000_000_000-n))
 	}
-	g.Moved("-1002000000999", "-1003") // once more
-	if len(kept) > 4096 || g.ID("-1003") != "-1999" || g.ID("-100") != "-100" {
+	if _, ok := g.Moved("-1000", "-1002000000999"); ok { // once more
+		t.Error("what is known is stored again")
+	}
+	if kept, _ = g.Moved("-1002000000999", "-1003"); len(kept) > 4096 || g.ID("-1003") != "-1999" || g.ID("-100") != "-100" {
 		t.Errorf("%d bytes, %s, %s", len(kept), g.ID("-1003"), g.ID("-100"))
+	}
+	if n := strings.Count(kept, "\n"); n < 100 {
+		t.Errorf("%d groups fit", n)
 	}
 }

@@ -118,9 +118,13 @@ func TestWindowInAnyOrder(t *testing.T) {
 
 type nowhere struct{}
 
-func (nowhere) Connected(string, string) error                                { return nil }
-func (nowhere) Ready() error                                                  { return nil }
-func (nowhere) Cursor(context.Context, string) (string, error)                { return "", nil }
+func (nowhere) Connected(string, string) error                 { return nil }
+func (nowhere) Ready() error                                   { return nil }
+func (nowhere) Cursor(context.Context, string) (string, error) { return "", nil }
+func (nowhere) Ignored()                                       {}
+
+func (nowhere) Save(context.Context, string, string) error { return nil }
+
 func (nowhere) Keep(string, string)                                           {}
 func (nowhere) Take(_ context.Context, _ channel.Update, stored func()) error { stored(); return nil }
 

@@ -62,6 +62,20 @@ func (a *Account) Cursor(ctx context.Context, name string) (string, error) {
 	return r.GetValue(), err
 }
 
+// Save stores a cursor now.
+func (a *Account) Save(ctx context.Context, name, value string) error {
+	a.cursors.mu.Lock()
+	identity := a.cursors.identity
+	a.cursors.mu.Unlock()
+	ctx, cancel := context.WithTimeout(a.lease.Fence(ctx), acceptLimit)
+	defer cancel()
+	_, err := a.deps.Channels.PutCursor(ctx, &registryv1.PutCursorRequest{Account: a.name, Identity: identity, Name: name, Value: value})
+	if fault.Is(err, fault.LeaseLost) {
+		a.lost(err)
+	}
+	return err
+}
+
 // Keep stores a cursor with the next ones.
 func (a *Account) Keep(name, value string) {
 	a.cursors.mu.Lock()

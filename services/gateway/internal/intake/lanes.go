@@ -183,6 +183,9 @@ func (a *Account) Take(ctx context.Context, u channel.Update, stored func()) err
 }
 
 // join adds another part to an album: they are one message, with the key of the first.
+// Ignored counts an update that says nothing to the account.
+func (a *Account) Ignored() { a.deps.Metrics.AddIgnored(a.name) }
+
 func (i *item) join(u channel.Update, stored func(), now time.Time) {
 	i.stored, i.last = append(i.stored, stored), now
 	if i.update.Text != "" && u.Text != "" {
