@@ -168,6 +168,29 @@ func TestSlackChannel(t *testing.T) {
 	}
 }
 
+// S4-06: in a channel, what is written in the thread of an answer needs no mention, and quotes the answer. In the thread of
+// another person's message it does.
+func TestSlackReply(t *testing.T) {
+	s := workspace(t)
+	h := slack(t, s, world.Options{}, `dm: open, groups: {allow: ["*"]}`)
+	say := func(text, thread string) string {
+		return s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Text: text, Thread: thread})
+	}
+	root := say("not for the bot", "")
+	say("<@U0BOT> say: it is Tuesday", "")
+	answer := postedText(t, s, "it is Tuesday", root)
+	say("say: not answered", root)
+	say("why?", answer.TS)
+	m := postedText(t, s, "why?", answer.TS)
+	if m.Thread != answer.TS || !strings.Contains(m.Text, "it is Tuesday") {
+		t.Errorf("%+v", m)
+	}
+	slackSettled(t, s)
+	if n := h.stored(t); n != 2 {
+		t.Errorf("%d messages are stored, not 2", n)
+	}
+}
+
 // What waits for a decision is shown to the owner, whose direct conversation has another id, and
 // decided by a button.
 func TestSlackApproval(t *testing.T) {

@@ -10,38 +10,64 @@ import (
 )
 
 const (
-	// nameTime is how long a name is used before it is read again, unknownTime how long one that
-	// could not be read is left out.
+	// nameTime is how long a name is used before it is read again, unknownTime how long what could not
+	// be read is left out.
 	nameTime, unknownTime = 10 * time.Minute, time.Minute
 	// lookUpLimit bounds a look-up. It is short: messages wait for it.
 	lookUpLimit = 3 * time.Second
-	// maxKnown bounds the memory.
-	maxKnown = 4096
+	// maxKnown bounds the memory of names and of kinds, maxRoots that of texts.
+	maxKnown, maxRoots = 4096, 256
 	// maxLookUps is how many names of one text are looked up.
 	maxLookUps = 5
+	// maxQuote is the most characters of a message that began a thread.
+	maxQuote = 500
 )
 
-// directory knows the names of people and the kinds of conversations. It is used by one goroutine.
+// directory knows the names of people, the kinds of conversations and the messages that began threads. It
+// is used by one goroutine.
 type directory struct {
 	client *client
 	token  string
-	names  map[string]entry
-	kinds  map[string]entry
-	closed time.Time // until when nothing is looked up: the platform asked for a pause
+	names  table[string]
+	kinds  table[string]
+	roots  table[root] // by rootID
 }
 
-type entry struct {
-	value string
+// root is the message that began a thread.
+type root struct {
+	text string
+	mine bool // the bot wrote it
+}
+
+func rootID(conversation, thread string) string { return conversation + "/" + thread }
+
+// table is what is known by ids, and what could not be read.
+type table[V any] struct {
+	entries map[string]entry[V]
+	most    int           // entries
+	keep    time.Duration // how long one that was read is used; 0: for as long as it is known
+	closed  time.Time     // until when nothing is looked up; see paused
+}
+
+type entry[V any] struct {
+	value V
 	until time.Time // zero: for as long as it is known
 }
 
 func newDirectory(c *client, token string) *directory {
-	return &directory{client: c, token: token, names: map[string]entry{}, kinds: map[string]entry{}}
+	return &directory{client: c, token: token, names: newTable[string](maxKnown, nameTime), kinds: newTable[string](maxKnown, nameTime), roots: newTable[root](maxRoots, 0)}
+}
+
+func newTable[V any](most int, keep time.Duration) table[V] {
+	return table[V]{entries: map[string]entry[V]{}, most: most, keep: keep}
 }
 
 // name is how a person is called; empty: unknown.
 func (d *directory) name(ctx context.Context, id string) string {
-	return d.find(ctx, d.names, id, d.fetchName)
+	if !idRule().MatchString(id) {
+		return ""
+	}
+	return find(ctx, &d.names, id, d.fetchName)
 }
 
 func (d *directory) fetchName(ctx context.Context, id string) (string, error) {
@@ -67,7 +93,7 @@ func (d *directory) kind(ctx context.Context, id, stated string) string {
 	case "im":
 		return kindDM
 	case "mpim":
-		d.kinds[id] = entry{value: kindGroup}
+		d.kinds.put(id, entry[string]{value: kindGroup})
 		return kindGroup
 	case "app_home":
 		return kindDM
@@ -77,7 +103,7 @@ func (d *directory) kind(ctx context.Context, id, stated string) string {
 	if strings.HasPrefix(id, "D") {
 		return kindDM
 	}
-	return cmp.Or(d.find(ctx, d.kinds, id, d.fetchKind), kindChannel)
+	return cmp.Or(find(ctx, &d.kinds, id, d.fetchKind), kindChannel)
 }
 
 func (d *directory) fetchKind(ctx context.Context, id string) (string, error) {
@@ -100,27 +126,40 @@ func (d *directory) fetchKind(ctx context.Context, id string) (string, error) {
 }
 
 // find returns what is known, or is fetched, about an id.
-func (d *directory) find(
-	ctx context.Context, known map[string]entry, id string, fetch func(context.Context, string) (string, error),
-) string {
+func find[V any](ctx context.Context, t *table[V], id string, fetch func(ctx context.Context, id string) (V, error)) V {
 	now := time.Now()
-	e, ok := known[id]
-	if ok && (e.until.IsZero() || now.Before(e.until)) || now.Before(d.closed) || !idRule().MatchString(id) {
+	e, ok := t.entries[id]
+	if ok && (e.until.IsZero() || now.Before(e.until)) || now.Before(t.closed) {
 		return e.value
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
 	defer cancel()
 	value, err := fetch(ctx, id)
-	until := now.Add(nameTime)
-	if err != nil {
-		value, until = e.value, now.Add(unknownTime)
-		if r, ok := errors.AsType[*refusal](err); ok && r.retryAfter > 0 {
-			d.closed = now.Add(r.retryAfter)
-		}
+	read := entry[V]{value: value}
+	switch {
+	case err != nil:
+		read.value, read.until = e.value, now.Add(unknownTime)
+		t.closed = now.Add(paused(err))
+	case t.keep > 0:
+		read.until = now.Add(t.keep)
 	}
-	if len(known) >= maxKnown {
-		clear(known)
+	t.put(id, read)
+	return read.value
+}
+
+// paused is how long nothing is looked up after an error: for the time that the platform demands, and for a
+// while when it does not answer, because each look-up would hold up a message.
+func paused(err error) time.Duration {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.retryAfter
 	}
-	known[id] = entry{value, until}
-	return value
+	return unknownTime
+}
+
+// put notes what is known about an id.
+func (t *table[V]) put(id string, e entry[V]) {
+	if _, ok := t.entries[id]; !ok && len(t.entries) >= t.most {
+		clear(t.entries)
+	}
+	t.entries[id] = e
 }

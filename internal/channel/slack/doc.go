@@ -19,6 +19,10 @@
 //     the new connection: at most 24 hours, 200 conversations and threads in which the account
 //     received a message within 7 days, 500 messages of one and 5,000 in all, for 2 minutes.
 //
+// An event names who began the thread of a message, but not with which text: that is read with the first
+// message of each thread, within 3 seconds, for [channel.ReplyTo]. If it cannot be read, only the quotation
+// is missing.
+//
 // What the platform cannot do: it stops repeating an envelope after some minutes, so edits and
 // pressed buttons of a longer outage do not arrive. Several programs with the same app token share
 // the events: each event reaches one of them.

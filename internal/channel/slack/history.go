@@ -40,6 +40,9 @@ func (r *reader) List(ctx context.Context, p history.Position, cursor string, li
 		return nil, "", err
 	}
 	for _, m := range a.Messages {
+		if m.TS == p.Thread {
+			r.begun(ctx, p.Conversation, &m.message)
+		}
 		page = append(page, history.Message{ID: m.TS, LastReply: m.LatestReply, Update: func(ctx context.Context) (channel.Update, bool) {
 			m.Edited = nil // it is taken as it is now: its first text is not known
 			return r.readMessage(ctx, &m.message, p.Conversation, statedTypes[p.Kind], r.who.Team)

@@ -3,6 +3,7 @@ package slack
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,8 @@ type message struct {
 	Text        string   `json:"text"`
 	TS          string   `json:"ts"`
 	ThreadTS    string   `json:"thread_ts"`
+	ParentUser  string   `json:"parent_user_id"` // of a reply in a thread: who began that
+	Root        *message `json:"root"`           // of a reply that the whole channel sees: what began the thread
 	Files       []file   `json:"files"`
 	Edited      *edited  `json:"edited"`
 	Message     *message `json:"message"` // of message_changed
@@ -124,8 +127,23 @@ func (r *reader) readMessage(ctx context.Context, m *message, conversation, stat
 	}
 	out.Bot = m.BotID != "" || m.Subtype == "bot_message"
 	out.Mentioned = mentions(m.Text, r.who.User)
+	out.Text = r.text(ctx, m.Text)
+	if out.Thread != "" {
+		out.ReplyTo = r.replyTo(ctx, m, conversation)
+	}
+	out.SentAt = date(m.TS)
+	if m.Edited != nil && tsRule.MatchString(m.Edited.TS) {
+		out.EditOf = out.Key
+		out.Key += ":e" + m.Edited.TS
+		out.SentAt = date(m.Edited.TS)
+	}
+	return out, true
+}
+
+// text returns what people see of a text.
+func (r *reader) text(ctx context.Context, s string) string {
 	looked := 0
-	out.Text = readable(m.Text, func(id string) string {
+	return readable(s, func(id string) string {
 		if id == r.who.User {
 			return r.who.Name
 		}
@@ -134,13 +152,43 @@ func (r *reader) readMessage(ctx context.Context, m *message, conversation, stat
 		}
 		return r.directory.name(ctx, id)
 	})
-	out.SentAt = date(m.TS)
-	if m.Edited != nil && tsRule.MatchString(m.Edited.TS) {
-		out.EditOf = out.Key
-		out.Key += ":e" + m.Edited.TS
-		out.SentAt = date(m.Edited.TS)
+}
+
+// replyTo returns the message that began the thread of m: what is written in a thread answers it. It is
+// fetched with the first message of a thread; if that fails, its text is missing.
+func (r *reader) replyTo(ctx context.Context, m *message, conversation string) *channel.ReplyTo {
+	if m.Root != nil {
+		r.begun(ctx, conversation, m.Root)
 	}
-	return out, true
+	began := find(ctx, &r.directory.roots, rootID(conversation, m.ThreadTS), r.fetchRoot)
+	return &channel.ReplyTo{ID: m.ThreadTS, Text: began.text, Mine: began.mine || m.ParentUser == r.who.User}
+}
+
+// begun notes a message that began a thread.
+func (r *reader) begun(ctx context.Context, conversation string, m *message) {
+	if tsRule.MatchString(m.TS) {
+		r.directory.roots.put(rootID(conversation, m.TS), entry[root]{value: r.root(ctx, m)})
+	}
+}
+
+func (r *reader) root(ctx context.Context, m *message) root {
+	text := r.text(ctx, m.Text)
+	if runes := []rune(text); len(runes) > maxQuote {
+		text = string(runes[:maxQuote])
+	}
+	return root{text: text, mine: m.User == r.who.User || m.BotID != "" && m.BotID == r.who.Bot}
+}
+
+func (r *reader) fetchRoot(ctx context.Context, id string) (root, error) {
+	conversation, thread, _ := strings.Cut(id, "/")
+	var a struct {
+		Messages []message `json:"messages"`
+	}
+	err := r.client.read(ctx, r.token, "conversations.replies", url.Values{"channel": {conversation}, "ts": {thread}, "limit": {"1"}}, &a)
+	if err != nil || len(a.Messages) == 0 || a.Messages[0].TS != thread { // it was deleted
+		return root{}, err
+	}
+	return r.root(ctx, &a.Messages[0]), nil
 }
 
 // pressed is the payload of an envelope of the type interactive.

@@ -128,6 +128,82 @@ func TestThread(t *testing.T) {
 	}
 }
 
+// S4-06: what is written in a thread answers the message that began it: the bot's own, or that of another. Its text is
+// fetched once for each thread, or comes with the event, and is quoted up to 500 characters.
+func TestReplyInThread(t *testing.T) {
+	s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
+	own := s.Say(slacktest.Message{Channel: general, User: slacktest.BotUser, BotID: slacktest.BotID, Text: "<@U31>: 1 &lt; 2"})
+	other := s.Say(slacktest.Message{Channel: general, User: ann.ID, Text: strings.Repeat("ä", 600)})
+	stop := receive(t, s, in)
+	answer := func(thread, subtype string) string {
+		return s.Say(slacktest.Message{Channel: general, User: bob.ID, Text: "why?", Thread: thread, Subtype: subtype})
+	}
+	answer(own, "")
+	answer(own, "")
+	answer(other, "")
+	answer(other, "thread_broadcast")
+	acked(t, s, 6)
+	mine, long := channel.ReplyTo{ID: own, Text: "@ann: 1 < 2", Mine: true}, channel.ReplyTo{ID: other, Text: strings.Repeat("ä", 500)}
+	want := []*channel.ReplyTo{nil, &mine, &mine, &long, &long} // Ann's own message answers none
+	var got []*channel.ReplyTo
+	for _, u := range in.Taken {
+		got = append(got, u.ReplyTo)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(s.Calls("conversations.replies")); n != 2 {
+		t.Errorf("%d look-ups of 2 threads", n)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	missed := answer(own, "") // during an outage
+	s.Forget()
+	receive(t, s, in)
+	in.Await(t, "what was missed", func() bool {
+		n := slices.IndexFunc(in.Taken, func(u channel.Update) bool { return u.MessageID == missed })
+		return n >= 0 && cmp.Equal(&mine, in.Taken[n].ReplyTo)
+	})
+	if n := len(s.Calls("conversations.replies")); n != 4 {
+		t.Errorf("%d requests: the history has the text of its 2 threads", n)
+	}
+}
+
+// S4-06: a message that began a thread and cannot be read costs the quotation alone: the event names who wrote it. While
+// the platform asks for a pause, or does not answer, nothing more is looked up.
+func TestReplyInThreadNotRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault slacktest.Fault
+		calls int // that were answered
+	}{
+		"pause":     {slacktest.Fault{Status: 429, Error: "ratelimited", RetryAfter: 600}, 1},
+		"no answer": {slacktest.Fault{Cut: slacktest.CutBefore}, 0},
+		"unread":    {slacktest.Fault{Body: "{"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
+			first := s.Say(slacktest.Message{Channel: general, User: slacktest.BotUser, BotID: slacktest.BotID, Text: "one"})
+			second := s.Say(slacktest.Message{Channel: general, User: slacktest.BotUser, BotID: slacktest.BotID, Text: "two"})
+			c.fault.Method = "conversations.replies"
+			s.Fail(c.fault)
+			receive(t, s, in)
+			for _, thread := range []string{first, second} {
+				s.Say(slacktest.Message{Channel: general, User: bob.ID, Text: "why?", Thread: thread})
+			}
+			acked(t, s, 4)
+			for n, thread := range []string{first, second} {
+				if diff := cmp.Diff(&channel.ReplyTo{ID: thread, Mine: true}, in.Taken[n].ReplyTo); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if n := len(s.Calls("conversations.replies")); n != c.calls {
+				t.Errorf("%d look-ups, not %d", n, c.calls)
+			}
+		})
+	}
+}
+
 // The two events of a mention have one key, and the kind of the conversation is the same whichever
 // comes first.
 func TestMention(t *testing.T) {

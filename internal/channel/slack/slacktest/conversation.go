@@ -198,6 +198,15 @@ func (s *Server) document(m *Message) map[string]any {
 			doc[key] = value
 		}
 	}
+	if c := s.channels[m.Channel.ID]; m.Thread != "" && c != nil {
+		switch began := c.message(m.Thread); {
+		case began == nil: // it was deleted
+		case m.Subtype == "thread_broadcast":
+			doc["root"] = s.document(began)
+		case began.User != "":
+			doc["parent_user_id"] = began.User
+		}
+	}
 	if m.User != "" && m.BotID == "" {
 		doc["client_msg_id"] = "c-" + m.TS
 	}
