@@ -483,6 +483,56 @@ func TestTelegramApproval(t *testing.T) {
 	awaitText(t, api, bob.ID, shown+2, "already")
 }
 
+// S2-46: typing goes on after a restart of the account, without another message, until the run has ended.
+func TestTypingGoesOn(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open")
+	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"owners"}, Value: `["telegram:1207"]`}); err != nil {
+		t.Fatal(err)
+	}
+	h.configure(t, "sandbox: {mode: \"off\"}\napprovals: ask")
+	shown := func(more int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		n := len(api.Calls("sendChatAction"))
+		if err := api.Wait(ctx, func() bool { return len(api.Calls("sendChatAction")) >= n+more }); err != nil {
+			t.Fatalf("%v: typing was shown %d times", err, len(api.Calls("sendChatAction")))
+		}
+	}
+	api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "run: touch ran"})
+	asked := awaitText(t, api, bob.ID, 0, "admin wants to run")
+	shown(1)
+	settled(t, api)
+	for range 2 { // what the first restart resumed, the second resumes as well
+		if _, err := h.World.Gateway.RestartChannel(t.Context(), &gatewayv1.RestartChannelRequest{Name: "tg"}); err != nil {
+			t.Fatal(err)
+		}
+		h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP)
+		shown(1)
+	}
+	if s := api.Stats(); s.Repeated != 0 {
+		t.Fatalf("the message came again: %+v", s)
+	}
+	if _, err := api.Press(bob.ID, asked.ID, bob, asked.Buttons[0].Data); err != nil {
+		t.Fatal(err)
+	}
+	h.Await(t, "admin", 1)
+	settled(t, api)
+	if _, err := h.World.Gateway.RestartChannel(t.Context(), &gatewayv1.RestartChannelRequest{Name: "tg"}); err != nil {
+		t.Fatal(err)
+	}
+	h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP)
+	n := len(api.Calls("sendChatAction"))
+	api.Say(telegramtest.Message{Chat: telegramtest.Private(ann), From: &ann, Text: "slow: 1"})
+	awaitReplies(t, api, ann.ID, 1)
+	for _, c := range api.Calls("sendChatAction")[n:] {
+		if c.Chat == bob.ID {
+			t.Error("typing is shown for a run that has ended")
+		}
+	}
+}
+
 // Example 3 of the tools: a question is asked in the chat, and the next message of the person is the
 // answer of the same turn, also after a restart in between; one that is answered elsewhere ends
 // with a notice.

@@ -96,6 +96,7 @@ func (a *Account) keepCursors() {
 		case <-a.ctx.Done():
 			ended = true
 		}
+		a.keepTyping()
 		identity, changed := a.cursors.take()
 		ctx, cancel := context.WithTimeout(a.lease.Fence(context.WithoutCancel(a.ctx)), acceptLimit)
 		for name, value := range changed {

@@ -62,7 +62,7 @@ type Account struct {
 
 	cursors cursors
 	notices notices
-	typing  chan struct{} // places for those who wait for the end of a run
+	typing  typing
 
 	mu    sync.Mutex
 	lanes map[string]*lane // that have something to do
@@ -90,7 +90,7 @@ func (d Deps) Receive(ctx context.Context, entry layer.Account, l accounts.Lease
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &Account{
 		deps: d, name: entry.Name, files: files{d, entry.Name, entry.MediaMaxMiB, make(chan struct{}, 1)}, lease: l, kind: kind, out: out, connected: connected, ctx: ctx, fail: cancel,
-		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), typing: make(chan struct{}, maxTyping), lanes: map[string]*lane{},
+		places: make(chan struct{}, accounts.MaxTaken), calls: make(chan struct{}, maxCalls), lanes: map[string]*lane{},
 	}
 	a.notices.sent = map[refusal]time.Time{}
 	defer d.Metrics.SetInflight(entry.Name, 0) // what is on its way comes again

@@ -9,13 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/chunk"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
-	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 const (
@@ -30,13 +27,6 @@ const (
 	noticeCut = "\n[the rest was cut]"
 	// maxNoticed is how many notices are remembered for that.
 	maxNoticed = 10_000
-	// maxTyping is how many conversations of an account show at a time that an answer is written.
-	maxTyping = 64
-	// typingDelay is how long an answer takes before typing is shown: most come sooner, and each
-	// display is a request to the platform. It is at most a second after the message (S2-46).
-	typingDelay = 500 * time.Millisecond
-	// runWait is how long one call waits for the end of a run.
-	runWait = time.Minute
 )
 
 // refusal is why messages of a conversation are not taken in.
@@ -145,57 +135,4 @@ func (d Deps) Test(ctx context.Context, account, peer, text string) (providerID 
 		d.Accounts.Noticed(account)
 	}
 	return receipt.ProviderID, err
-}
-
-// showTyping shows in a conversation that an answer is being written, until the run has ended.
-func (a *Account) showTyping(u channel.Update, r *registryv1.AcceptedMessage) {
-	t, ok := a.out.(channel.Typer)
-	if !ok || r.GetRunId() == "" {
-		return
-	}
-	select {
-	case a.typing <- struct{}{}:
-	default:
-		return
-	}
-	a.goes(func() {
-		defer func() { <-a.typing }()
-		ctx, cancel := context.WithCancel(a.ctx)
-		defer cancel()
-		a.goes(func() {
-			defer cancel()
-			a.awaitRun(ctx, r)
-		})
-		if pause.For(ctx, typingDelay) != nil {
-			return
-		}
-		for failures := 0; failures < noticeTries; {
-			within, done := context.WithTimeout(ctx, noticeLimit)
-			gap, err := t.Typing(within, a.replyContext(u))
-			done()
-			if err != nil {
-				failures++
-				gap = again.Last
-			}
-			if pause.For(ctx, max(gap, again.First)) != nil {
-				return
-			}
-		}
-	})
-}
-
-// awaitRun waits until the run of a message has ended, or what becomes of it cannot be known.
-func (a *Account) awaitRun(ctx context.Context, r *registryv1.AcceptedMessage) {
-	for failures := 0; failures < noticeTries && ctx.Err() == nil; {
-		within, done := context.WithTimeout(ctx, runWait+acceptLimit)
-		got, err := a.deps.Turns.GetTurn(within, &registryv1.GetTurnRequest{AgentId: r.GetAgentId(), Key: r.GetRunId(), Wait: durationpb.New(runWait)})
-		done()
-		switch {
-		case err != nil:
-			failures++
-			_ = pause.For(ctx, again.Wait(failures))
-		case got.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED:
-			return
-		}
-	}
 }
