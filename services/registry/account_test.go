@@ -67,6 +67,45 @@ func testRateOfAccount(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// S2-19: a bot starts no turn unless it is listed or the account takes bots as people; then two that answer each other come
+// to an end at the rate of the account, and a person still gets through after it.
+func TestBotsOfAccount(t *testing.T) { backendtest.Each(t, testBotsOfAccount) }
+
+func testBotsOfAccount(t *testing.T, o backendtest.Options) {
+	const rate = 5
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	bot := func(m *registryv1.InboundMessage) *registryv1.InboundMessage {
+		m.Bot, m.Mentioned = true, true
+		return m
+	}
+	for _, c := range []struct {
+		bots      string
+		dm, group registryv1.AcceptOutcome
+	}{{"false", refused, noted}, {"true", accepted, accepted}} {
+		setHome(t, o, w, accountWith(fmt.Sprintf("bots: %s, rate: %d", c.bots, rate)))
+		if got := accept(t, w, bot(inbound("d"+c.bots, "robot", "hello"))); got.GetOutcome() != c.dm {
+			t.Errorf("bots: %s: a direct message: %v", c.bots, got)
+		}
+		if got := accept(t, w, bot(inGroup("g"+c.bots, "robot", "hello"))); got.GetOutcome() != c.group {
+			t.Errorf("bots: %s: in a group: %v", c.bots, got)
+		}
+	}
+	taken := 2
+	for n := range 20 * rate { // each answer is a message of the other bot
+		got := accept(t, w, bot(inGroup(fmt.Sprint("loop", n), "robot", "hello again")))
+		switch {
+		case got.GetOutcome() == accepted:
+			taken++
+		case got.GetReason() != fault.QuotaExceeded:
+			t.Fatalf("message %d: %v", n, got)
+		}
+	}
+	if taken < rate || taken > 2*rate+1 { // at once, and one more on a slow machine
+		t.Errorf("%d messages of bots were taken at a rate of %d", taken, rate)
+	}
+}
+
 // S2-17: a message that is older than catchup when the account receives again becomes context, a direct one and a
 // command, too, and precedes the next message. It is stored once, whatever the setting is when it comes again.
 func TestCatchUp(t *testing.T) { backendtest.Each(t, testCatchUp) }

@@ -241,6 +241,11 @@ var homes = []Setting{
 		Meaning: "The peers who may write directly.",
 	},
 	{
+		Key: "channels.ACCOUNT.bots", Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "false", Effect: EffectNow,
+		Example: "true",
+		Meaning: "Whether messages of bots count as those of people. Otherwise one starts no turn: in groups it is context, unless allow_from or groups.allow_from has the id of the bot. What two agents answer each other is bounded by rate alone. The account never answers itself.",
+	},
+	{
 		Key: "channels.ACCOUNT.groups", Home: true, Type: TypeMap, Limits: "allow and allow_from: lists of ids; mode: mention, always or off", Effect: EffectNow,
 		Example: `{allow: ["-100200"], mode: mention}`,
 		Meaning: "The groups of the account: `allow` lists them (`*` is any), `allow_from` the senders in them, and `mode` says whether a message must mention the agent. Without `allow` no group is accepted.",

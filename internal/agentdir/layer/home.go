@@ -93,6 +93,9 @@ type Account struct {
 	DM        string
 	AllowFrom []string
 	Groups    AccountGroups
+	// Bots means that messages of bots count as those of people; default false: those that AllowFrom or Groups does not
+	// list start no turn.
+	Bots bool
 	// MaxChars is the longest message that the account sends, in the units of its platform; a longer reply goes in
 	// parts. 0: as long as the platform takes.
 	MaxChars int
@@ -576,7 +579,7 @@ func (l *layer) accounts(kv *ast.MappingValueNode, s *HomeSettings) {
 		l.object(entry.Value, full, map[string]any{
 			"max_chars": &a.MaxChars, "rate": &a.Rate, "media_max_mib": &a.MediaMaxMiB, "reply_to": &a.ReplyTo, "catchup": &a.CatchUp,
 			"dm_history_limit": &a.DMHistoryLimit, "dms": func(kv *ast.MappingValueNode) { l.accountDMs(kv, full+".dms", &a) },
-			"type": &a.Type, "default": &a.Default, "enabled": &a.Enabled, "dm": &a.DM, "allow_from": &a.AllowFrom,
+			"type": &a.Type, "default": &a.Default, "enabled": &a.Enabled, "dm": &a.DM, "allow_from": &a.AllowFrom, "bots": &a.Bots,
 			"groups": func(kv *ast.MappingValueNode) {
 				l.object(kv.Value, full+".groups", map[string]any{"allow": &a.Groups.Allow, "mode": &a.Groups.Mode, "allow_from": &a.Groups.AllowFrom}, at)
 			},

@@ -482,8 +482,9 @@ func (in inbound) admitted(owners, patterns []string, p store.Pairing) error {
 		return refuse("this person is blocked at '"+a.Name+"'", "'agentctl pair revoke' ends that")
 	}
 	owner, approved := slices.Contains(owners, a.Type+":"+who), p.State == store.PairingApproved
-	// Two programs that answer each other would never stop: one is listed by its own id.
-	stranger := in.m.GetBot() && !owner && !approved && !named(a.AllowFrom) && !named(a.Groups.AllowFrom)
+	// Two programs that answer each other would never stop: one is listed by its own id, or all are let in, which only the
+	// rate of the account bounds.
+	stranger := in.m.GetBot() && !a.Bots && !owner && !approved && !named(a.AllowFrom) && !named(a.Groups.AllowFrom)
 	if in.m.GetKind() == sessionkey.DM {
 		switch {
 		case owner, a.DM != "off" && !stranger && (a.DM == "open" || listed(a.AllowFrom) || approved):
