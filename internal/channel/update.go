@@ -33,7 +33,9 @@ type Update struct {
 	// Album is the same for the messages that people sent as one; empty: it is alone.
 	Album       string
 	Attachments []Attachment
-	SentAt      time.Time // zero: unknown
+	// Extra are data of the platform by their names, for programs that read the event; nil: none.
+	Extra  map[string]string
+	SentAt time.Time // zero: unknown
 }
 
 // ReplyTo is the message that another one answers. Mine means that the account wrote it.

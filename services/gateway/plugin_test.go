@@ -131,6 +131,7 @@ func TestPluginServices(t *testing.T) {
 	s.AddFile("f1", []byte("content"))
 	u := plugintest.Direct("1207", "say: "+strings.Repeat("word ", 150))
 	u.Attachments = []*channelv1.Attachment{{Id: "f1", Type: "file", Name: "a.txt", Mime: "text/plain"}}
+	u.Extra = map[string]string{"irc.modes": "+o"}
 	s.Say(u)
 	got := shown(t, s, "dm-1207", 2)
 	if len(got) != 2 || len(got[0]) > 500 || strings.Count(got[0]+got[1], "word") != 150 {
@@ -139,6 +140,10 @@ func TestPluginServices(t *testing.T) {
 	list, err := filepath.Glob(filepath.Join(h.Home, "agents/admin/workdir/inbox/*/a.txt"))
 	if b, _ := os.ReadFile(strings.Join(list, "")); err != nil || len(list) != 1 || string(b) != "content" {
 		t.Errorf("%q %v: %q", list, err, b)
+	}
+	stored, err := h.Threads.PeekEvents(t.Context(), &registryv1.PeekEventsRequest{Thread: &registryv1.ThreadRef{AgentId: "admin", ThreadId: "inbox"}, Limit: 10})
+	if err != nil || len(stored.GetEvents()) != 1 || !strings.Contains(stored.GetEvents()[0].GetContent(), `"extra":{"irc.modes":"+o"}`) {
+		t.Errorf("%v: %v", err, stored)
 	}
 	r, err := h.World.Gateway.TestChannel(t.Context(), &gatewayv1.TestChannelRequest{Name: "pl", To: "1207"})
 	if err != nil || r.GetProviderId() == "" {
@@ -155,21 +160,29 @@ func TestPluginServices(t *testing.T) {
 	}
 }
 
-// Large messages of one conversation do not fit into one call of the registry, and are stored all the
-// same; one that breaks a rule is left out and holds up no other.
+// Large messages of one conversation, and large data of the platform, do not fit into one call of the registry, and are
+// stored all the same; one that breaks a rule is left out and holds up no other.
 func TestPluginLargeMessages(t *testing.T) {
 	s := channelPlugin(t)
 	h := plugged(t, s, world.Options{}, "dm: open")
 	for range 8 {
 		s.Say(plugintest.Direct("1207", "say: "+strings.Repeat("x", 900_000)))
 	}
+	for range 20 {
+		u := plugintest.Direct("1207", "say: with data")
+		u.Extra = map[string]string{}
+		for n := range 32 {
+			u.Extra[fmt.Sprint(n)] = strings.Repeat("x", 8<<10)
+		}
+		s.Say(u)
+	}
 	s.Say(&channelv1.ReceiveResponse{Text: "say: without a place"})
 	bad := plugintest.Direct("1207", "say: of a long id")
 	bad.MessageId = strings.Repeat("m", 1025)
 	s.Say(bad)
 	s.Say(plugintest.Direct("1207", "say: after them"))
-	awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == 11 })
-	if n := h.stored(t); n != 9 {
+	awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == 31 })
+	if n := h.stored(t); n != 29 {
 		t.Errorf("%d are stored", n)
 	}
 	h.state(t, "pl", gatewayv1.ChannelState_CHANNEL_STATE_UP)

@@ -3,7 +3,9 @@ package registry_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +105,42 @@ func testBotsOfAccount(t *testing.T, o backendtest.Options) {
 	}
 	if taken < rate || taken > 2*rate+1 { // at once, and one more on a slow machine
 		t.Errorf("%d messages of bots were taken at a rate of %d", taken, rate)
+	}
+}
+
+// S2-16: data of the platform are in the event, as they came, and bounded: of more than 32, or of more than 8 KiB,
+// nothing is stored.
+func TestExtra(t *testing.T) { backendtest.Each(t, testExtra) }
+
+func testExtra(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, accountWith("rate: 0"))
+	m := inbound("1", "ann", "hello")
+	m.Extra = map[string]string{"irc.modes": "+o", "long": strings.Repeat("ä", 4096)}
+	for n := len(m.Extra); n < 32; n++ {
+		m.Extra[fmt.Sprint("field ", n)] = "<x>"
+	}
+	if got := accept(t, w, m); got.GetOutcome() != accepted {
+		t.Fatal(got)
+	}
+	var stored struct{ Extra map[string]string }
+	if err := json.Unmarshal([]byte(inboxOf(t, w, "main")[0].GetContent()), &stored); err != nil || !maps.Equal(stored.Extra, m.GetExtra()) {
+		t.Errorf("%v: %d fields are stored", err, len(stored.Extra))
+	}
+	for name, value := range map[string]string{"one more": "x", "long": strings.Repeat("x", 8193), strings.Repeat("n", 129): "x", "": "x"} {
+		bad := inbound("2", "ann", "hello")
+		bad.Extra = maps.Clone(m.Extra)
+		if name != "one more" {
+			delete(bad.Extra, "long")
+		}
+		bad.Extra[name] = value
+		if _, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{bad}}); !fault.Is(err, fault.InvalidArgument) {
+			t.Errorf("%.20q: %v", name, err)
+		}
+	}
+	if n := len(inboxOf(t, w, "main")); n != 1 {
+		t.Errorf("%d are stored", n)
 	}
 }
 

@@ -47,6 +47,7 @@ func TestUpdate(t *testing.T) {
 		Conversation: &channelv1.Conversation{Kind: channelv1.Kind_KIND_CHANNEL, SessionId: "c:7", Thread: "t1", Parent: "c", GuildId: "g", TeamId: "w"},
 		MessageId:    "1", PeerId: "501", PeerName: "Ann", Text: "hello", Mentioned: true, Bot: true, Forwarded: true, Album: "al",
 		ReplyTo: &channelv1.ReplyTo{MessageId: "b1", Text: "before", Mine: true}, SentAt: timestamppb.New(sent),
+		Extra: map[string]string{"irc.modes": "+o"},
 	}
 	s.Say(u)
 	edit := proto.CloneOf(u)
@@ -61,7 +62,7 @@ func TestUpdate(t *testing.T) {
 	got := list[0]
 	if got.Kind != "channel" || got.SessionID != "c:7" || got.Thread != "t1" || got.Parent != "c" || got.Guild != "g" || got.Team != "w" || got.MessageID != "1" ||
 		got.PeerID != "501" || got.PeerName != "Ann" || got.Text != "hello" || !got.Mentioned || !got.Bot || !got.Forwarded || got.Album != "al" ||
-		got.ReplyTo == nil || *got.ReplyTo != (channel.ReplyTo{ID: "b1", Text: "before", Mine: true}) || !got.SentAt.Equal(sent) || got.EditOf != "" {
+		got.ReplyTo == nil || *got.ReplyTo != (channel.ReplyTo{ID: "b1", Text: "before", Mine: true}) || !got.SentAt.Equal(sent) || got.EditOf != "" || len(got.Extra) != 1 || got.Extra["irc.modes"] != "+o" {
 		t.Errorf("%+v", got)
 	}
 	if list[1].EditOf != got.Key || list[1].Key == got.Key || !strings.HasPrefix(list[1].Key, got.Key+":e") || list[2].Key == got.Key {

@@ -200,6 +200,7 @@ func (r *receiver) update(d *description, u *channelv1.ReceiveResponse) channel.
 		Key: key(d.identity, c.GetSessionId(), u.GetMessageId()), Kind: kinds[c.GetKind()], SessionID: c.GetSessionId(), PeerID: u.GetPeerId(), PeerName: u.GetPeerName(),
 		Thread: c.GetThread(), Parent: c.GetParent(), Guild: c.GetGuildId(), Team: c.GetTeamId(), MessageID: u.GetMessageId(),
 		Text: u.GetText(), Mentioned: u.GetMentioned(), Bot: u.GetBot(), Forwarded: u.GetForwarded(), Album: u.GetAlbum(),
+		Extra: u.GetExtra(),
 	}
 	if u.GetEdit() != "" {
 		out.EditOf = out.Key

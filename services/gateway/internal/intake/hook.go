@@ -348,6 +348,12 @@ func message(u channel.Update) *registryv1.InboundMessage {
 	if !u.SentAt.IsZero() {
 		m.SentAt = timestamppb.New(u.SentAt)
 	}
+	if len(u.Extra) > 0 {
+		m.Extra = make(map[string]string, len(u.Extra))
+		for name, value := range u.Extra {
+			m.Extra[valid(name)] = valid(value)
+		}
+	}
 	return m
 }
 

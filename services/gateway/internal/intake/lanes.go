@@ -26,7 +26,7 @@ const (
 	maxCalls = 64
 	// maxCall is how many messages one call takes: those that wait in a conversation.
 	maxCall = 100
-	// maxCallText is how many bytes of texts one call takes, if it is not one message: a call has
+	// maxCallText is how many bytes of texts and extra data one call takes, if it is not one message: a call has
 	// 4 MiB at most, and a text 1 MiB.
 	maxCallText = 1 << 20
 	// albumGap is how long an album waits for another part, albumLimit how long in all.
@@ -131,6 +131,7 @@ func (a *Account) Connected(identity, name string) error {
 	a.deps.live.add(a)
 	if a.cursors.begin(identity) {
 		a.goes(a.keepCursors)
+		a.goes(a.resumeTyping)
 	}
 	return nil
 }
@@ -182,10 +183,10 @@ func (a *Account) Take(ctx context.Context, u channel.Update, stored func()) err
 	return nil
 }
 
-// join adds another part to an album: they are one message, with the key of the first.
 // Ignored counts an update that says nothing to the account.
 func (a *Account) Ignored() { a.deps.Metrics.AddIgnored(a.name) }
 
+// join adds another part to an album: they are one message, with the key of the first.
 func (i *item) join(u channel.Update, stored func(), now time.Time) {
 	i.stored, i.last = append(i.stored, stored), now
 	if i.update.Text != "" && u.Text != "" {
@@ -199,6 +200,15 @@ func (i *item) join(u channel.Update, stored func(), now time.Time) {
 // alone reports whether an item has a call of its own: that checks who takes it, before its files
 // are fetched or its command is answered.
 func (i *item) alone() bool { return len(i.update.Attachments) > 0 || answered(i.command) }
+
+// size is how many bytes of texts and extra data an item has.
+func (i *item) size() int {
+	n := len(i.update.Text)
+	for name, value := range i.update.Extra {
+		n += len(name) + len(value)
+	}
+	return n
+}
 
 // open is how long an album still waits for parts.
 func (i *item) open(now time.Time) time.Duration {
@@ -238,7 +248,7 @@ func (a *Account) next(session string, l *lane) (ready []*item, wait time.Durati
 		if wait = i.open(now); wait > 0 && len(l.waiting) == 1 || i.alone() && len(ready) > 0 {
 			break // what follows an album ends it
 		}
-		if size += len(i.update.Text); size > maxCallText && len(ready) > 0 {
+		if size += i.size(); size > maxCallText && len(ready) > 0 {
 			break
 		}
 		ready, l.waiting = append(ready, i), l.waiting[1:]

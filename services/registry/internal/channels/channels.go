@@ -542,6 +542,7 @@ func (in inbound) content() string {
 		GuildID        string            `json:"guild_id,omitempty"`
 		TeamID         string            `json:"team_id,omitempty"`
 		Attachments    []wire.Attachment `json:"attachments,omitempty"`
+		Extra          map[string]string `json:"extra,omitempty"`
 		ReplyContext   replyContext      `json:"reply_context"`
 	}{
 		ID: m.GetMessageId(), ChannelID: in.account.Name, PeerID: m.GetPeerId(), PeerName: in.name, SessionID: m.GetSessionId(), Text: in.text,
@@ -557,6 +558,13 @@ func (in inbound) content() string {
 			file.Media = "sha256:" + f.GetSha256()
 		}
 		content.Attachments = append(content.Attachments, file)
+	}
+	if extra := m.GetExtra(); len(extra) > 0 {
+		content.Extra = make(map[string]string, len(extra))
+		for name, value := range extra {
+			name, _ = boundary.Text(name, 0)
+			content.Extra[name], _ = boundary.Text(value, 0)
+		}
 	}
 	if r := m.GetReplyTo(); r != nil {
 		text, _ := boundary.Text(r.GetText(), 0)

@@ -59,6 +59,7 @@ func TestQuotation(t *testing.T) {
 		`{"text":"yes","reply_to":{"id":"5"}}`:                           "yes",
 		`{"text":"yes","reply_to":"5"}`:                                  "yes",
 		`{"text":"yes","reply_to":null,"id":"6"}`:                        "yes",
+		`{"text":"yes","extra":{"text":"no","reply_to":"no"}}`:           "yes",
 	} {
 		if got := prompt.Text(content); got != want {
 			t.Errorf("%s: %q, want %q", content, got, want)

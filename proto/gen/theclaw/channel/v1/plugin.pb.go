@@ -740,7 +740,10 @@ type ReceiveResponse struct {
 	// attachments of it. More than 10 are left out.
 	Attachments []*Attachment `protobuf:"bytes,13,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	// sent_at is when it was written; unset: unknown.
-	SentAt        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
+	SentAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
+	// extra are data of the platform by their names: at most 32, with values of at most 8 KiB. They
+	// are in the event of the message, under extra, for programs; no model sees them.
+	Extra         map[string]string `protobuf:"bytes,15,rep,name=extra,proto3" json:"extra,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -869,6 +872,13 @@ func (x *ReceiveResponse) GetAttachments() []*Attachment {
 func (x *ReceiveResponse) GetSentAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.SentAt
+	}
+	return nil
+}
+
+func (x *ReceiveResponse) GetExtra() map[string]string {
+	if x != nil {
+		return x.Extra
 	}
 	return nil
 }
@@ -1836,7 +1846,7 @@ const file_theclaw_channel_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tmessageId\x12\x1c\n" +
 	"\x04text\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x04text\x12\x12\n" +
-	"\x04mine\x18\x03 \x01(\bR\x04mine\"\xe2\x04\n" +
+	"\x04mine\x18\x03 \x01(\bR\x04mine\"\xfc\x05\n" +
 	"\x0fReceiveResponse\x12&\n" +
 	"\bposition\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bposition\x12L\n" +
@@ -1856,7 +1866,12 @@ const file_theclaw_channel_v1_plugin_proto_rawDesc = "" +
 	"\breply_to\x18\v \x01(\v2\x1b.theclaw.channel.v1.ReplyToR\areplyTo\x12\x1e\n" +
 	"\x05album\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05album\x12J\n" +
 	"\vattachments\x18\r \x03(\v2\x1e.theclaw.channel.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10dR\vattachments\x123\n" +
-	"\asent_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x06sentAt\"3\n" +
+	"\asent_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x06sentAt\x12^\n" +
+	"\x05extra\x18\x0f \x03(\v2..theclaw.channel.v1.ReceiveResponse.ExtraEntryB\x18\xbaH\x15\x9a\x01\x12\x10 \"\ar\x05\x10\x01(\x80\x01*\x05r\x03(\x80@R\x05extra\x1a8\n" +
+	"\n" +
+	"ExtraEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
 	"\x15ReadAttachmentRequest\x12\x1a\n" +
 	"\x02id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x02id\"7\n" +
@@ -1956,7 +1971,7 @@ func file_theclaw_channel_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_channel_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_channel_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_theclaw_channel_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_theclaw_channel_v1_plugin_proto_goTypes = []any{
 	(TextUnit)(0),                  // 0: theclaw.channel.v1.TextUnit
 	(Guarantee)(0),                 // 1: theclaw.channel.v1.Guarantee
@@ -1987,11 +2002,12 @@ var file_theclaw_channel_v1_plugin_proto_goTypes = []any{
 	(*FindResponse)(nil),           // 26: theclaw.channel.v1.FindResponse
 	(*ProbeRequest)(nil),           // 27: theclaw.channel.v1.ProbeRequest
 	(*ProbeResponse)(nil),          // 28: theclaw.channel.v1.ProbeResponse
-	(*durationpb.Duration)(nil),    // 29: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
+	nil,                            // 29: theclaw.channel.v1.ReceiveResponse.ExtraEntry
+	(*durationpb.Duration)(nil),    // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
 }
 var file_theclaw_channel_v1_plugin_proto_depIdxs = []int32{
-	29, // 0: theclaw.channel.v1.Capabilities.typing_every:type_name -> google.protobuf.Duration
+	30, // 0: theclaw.channel.v1.Capabilities.typing_every:type_name -> google.protobuf.Duration
 	0,  // 1: theclaw.channel.v1.DescribeResponse.text_unit:type_name -> theclaw.channel.v1.TextUnit
 	1,  // 2: theclaw.channel.v1.DescribeResponse.guarantee:type_name -> theclaw.channel.v1.Guarantee
 	4,  // 3: theclaw.channel.v1.DescribeResponse.capabilities:type_name -> theclaw.channel.v1.Capabilities
@@ -1999,40 +2015,41 @@ var file_theclaw_channel_v1_plugin_proto_depIdxs = []int32{
 	7,  // 5: theclaw.channel.v1.ReceiveResponse.conversation:type_name -> theclaw.channel.v1.Conversation
 	9,  // 6: theclaw.channel.v1.ReceiveResponse.reply_to:type_name -> theclaw.channel.v1.ReplyTo
 	8,  // 7: theclaw.channel.v1.ReceiveResponse.attachments:type_name -> theclaw.channel.v1.Attachment
-	30, // 8: theclaw.channel.v1.ReceiveResponse.sent_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: theclaw.channel.v1.Target.conversation:type_name -> theclaw.channel.v1.Conversation
-	13, // 10: theclaw.channel.v1.SendRequest.target:type_name -> theclaw.channel.v1.Target
-	14, // 11: theclaw.channel.v1.SendRequest.buttons:type_name -> theclaw.channel.v1.Button
-	13, // 12: theclaw.channel.v1.EditRequest.target:type_name -> theclaw.channel.v1.Target
-	14, // 13: theclaw.channel.v1.EditRequest.buttons:type_name -> theclaw.channel.v1.Button
-	13, // 14: theclaw.channel.v1.DeleteRequest.target:type_name -> theclaw.channel.v1.Target
-	13, // 15: theclaw.channel.v1.SetTypingRequest.target:type_name -> theclaw.channel.v1.Target
-	13, // 16: theclaw.channel.v1.ReactRequest.target:type_name -> theclaw.channel.v1.Target
-	3,  // 17: theclaw.channel.v1.ChannelPluginService.Describe:input_type -> theclaw.channel.v1.DescribeRequest
-	6,  // 18: theclaw.channel.v1.ChannelPluginService.Receive:input_type -> theclaw.channel.v1.ReceiveRequest
-	11, // 19: theclaw.channel.v1.ChannelPluginService.ReadAttachment:input_type -> theclaw.channel.v1.ReadAttachmentRequest
-	15, // 20: theclaw.channel.v1.ChannelPluginService.Send:input_type -> theclaw.channel.v1.SendRequest
-	17, // 21: theclaw.channel.v1.ChannelPluginService.Edit:input_type -> theclaw.channel.v1.EditRequest
-	19, // 22: theclaw.channel.v1.ChannelPluginService.Delete:input_type -> theclaw.channel.v1.DeleteRequest
-	21, // 23: theclaw.channel.v1.ChannelPluginService.SetTyping:input_type -> theclaw.channel.v1.SetTypingRequest
-	23, // 24: theclaw.channel.v1.ChannelPluginService.React:input_type -> theclaw.channel.v1.ReactRequest
-	25, // 25: theclaw.channel.v1.ChannelPluginService.Find:input_type -> theclaw.channel.v1.FindRequest
-	27, // 26: theclaw.channel.v1.ChannelPluginService.Probe:input_type -> theclaw.channel.v1.ProbeRequest
-	5,  // 27: theclaw.channel.v1.ChannelPluginService.Describe:output_type -> theclaw.channel.v1.DescribeResponse
-	10, // 28: theclaw.channel.v1.ChannelPluginService.Receive:output_type -> theclaw.channel.v1.ReceiveResponse
-	12, // 29: theclaw.channel.v1.ChannelPluginService.ReadAttachment:output_type -> theclaw.channel.v1.ReadAttachmentResponse
-	16, // 30: theclaw.channel.v1.ChannelPluginService.Send:output_type -> theclaw.channel.v1.SendResponse
-	18, // 31: theclaw.channel.v1.ChannelPluginService.Edit:output_type -> theclaw.channel.v1.EditResponse
-	20, // 32: theclaw.channel.v1.ChannelPluginService.Delete:output_type -> theclaw.channel.v1.DeleteResponse
-	22, // 33: theclaw.channel.v1.ChannelPluginService.SetTyping:output_type -> theclaw.channel.v1.SetTypingResponse
-	24, // 34: theclaw.channel.v1.ChannelPluginService.React:output_type -> theclaw.channel.v1.ReactResponse
-	26, // 35: theclaw.channel.v1.ChannelPluginService.Find:output_type -> theclaw.channel.v1.FindResponse
-	28, // 36: theclaw.channel.v1.ChannelPluginService.Probe:output_type -> theclaw.channel.v1.ProbeResponse
-	27, // [27:37] is the sub-list for method output_type
-	17, // [17:27] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	31, // 8: theclaw.channel.v1.ReceiveResponse.sent_at:type_name -> google.protobuf.Timestamp
+	29, // 9: theclaw.channel.v1.ReceiveResponse.extra:type_name -> theclaw.channel.v1.ReceiveResponse.ExtraEntry
+	7,  // 10: theclaw.channel.v1.Target.conversation:type_name -> theclaw.channel.v1.Conversation
+	13, // 11: theclaw.channel.v1.SendRequest.target:type_name -> theclaw.channel.v1.Target
+	14, // 12: theclaw.channel.v1.SendRequest.buttons:type_name -> theclaw.channel.v1.Button
+	13, // 13: theclaw.channel.v1.EditRequest.target:type_name -> theclaw.channel.v1.Target
+	14, // 14: theclaw.channel.v1.EditRequest.buttons:type_name -> theclaw.channel.v1.Button
+	13, // 15: theclaw.channel.v1.DeleteRequest.target:type_name -> theclaw.channel.v1.Target
+	13, // 16: theclaw.channel.v1.SetTypingRequest.target:type_name -> theclaw.channel.v1.Target
+	13, // 17: theclaw.channel.v1.ReactRequest.target:type_name -> theclaw.channel.v1.Target
+	3,  // 18: theclaw.channel.v1.ChannelPluginService.Describe:input_type -> theclaw.channel.v1.DescribeRequest
+	6,  // 19: theclaw.channel.v1.ChannelPluginService.Receive:input_type -> theclaw.channel.v1.ReceiveRequest
+	11, // 20: theclaw.channel.v1.ChannelPluginService.ReadAttachment:input_type -> theclaw.channel.v1.ReadAttachmentRequest
+	15, // 21: theclaw.channel.v1.ChannelPluginService.Send:input_type -> theclaw.channel.v1.SendRequest
+	17, // 22: theclaw.channel.v1.ChannelPluginService.Edit:input_type -> theclaw.channel.v1.EditRequest
+	19, // 23: theclaw.channel.v1.ChannelPluginService.Delete:input_type -> theclaw.channel.v1.DeleteRequest
+	21, // 24: theclaw.channel.v1.ChannelPluginService.SetTyping:input_type -> theclaw.channel.v1.SetTypingRequest
+	23, // 25: theclaw.channel.v1.ChannelPluginService.React:input_type -> theclaw.channel.v1.ReactRequest
+	25, // 26: theclaw.channel.v1.ChannelPluginService.Find:input_type -> theclaw.channel.v1.FindRequest
+	27, // 27: theclaw.channel.v1.ChannelPluginService.Probe:input_type -> theclaw.channel.v1.ProbeRequest
+	5,  // 28: theclaw.channel.v1.ChannelPluginService.Describe:output_type -> theclaw.channel.v1.DescribeResponse
+	10, // 29: theclaw.channel.v1.ChannelPluginService.Receive:output_type -> theclaw.channel.v1.ReceiveResponse
+	12, // 30: theclaw.channel.v1.ChannelPluginService.ReadAttachment:output_type -> theclaw.channel.v1.ReadAttachmentResponse
+	16, // 31: theclaw.channel.v1.ChannelPluginService.Send:output_type -> theclaw.channel.v1.SendResponse
+	18, // 32: theclaw.channel.v1.ChannelPluginService.Edit:output_type -> theclaw.channel.v1.EditResponse
+	20, // 33: theclaw.channel.v1.ChannelPluginService.Delete:output_type -> theclaw.channel.v1.DeleteResponse
+	22, // 34: theclaw.channel.v1.ChannelPluginService.SetTyping:output_type -> theclaw.channel.v1.SetTypingResponse
+	24, // 35: theclaw.channel.v1.ChannelPluginService.React:output_type -> theclaw.channel.v1.ReactResponse
+	26, // 36: theclaw.channel.v1.ChannelPluginService.Find:output_type -> theclaw.channel.v1.FindResponse
+	28, // 37: theclaw.channel.v1.ChannelPluginService.Probe:output_type -> theclaw.channel.v1.ProbeResponse
+	28, // [28:38] is the sub-list for method output_type
+	18, // [18:28] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_channel_v1_plugin_proto_init() }
@@ -2046,7 +2063,7 @@ func file_theclaw_channel_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_channel_v1_plugin_proto_rawDesc), len(file_theclaw_channel_v1_plugin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

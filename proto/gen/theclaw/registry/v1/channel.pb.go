@@ -915,7 +915,10 @@ type InboundMessage struct {
 	Attachments []*Attachment `protobuf:"bytes,17,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	// command that it is; unset: it is a message. What the gateway itself answers is only
 	// checked (AcceptMessagesRequest.check).
-	Command       *ChatCommand `protobuf:"bytes,18,opt,name=command,proto3" json:"command,omitempty"`
+	Command *ChatCommand `protobuf:"bytes,18,opt,name=command,proto3" json:"command,omitempty"`
+	// extra are data of the platform by their names: at most 32, with values of at most 8 KiB. They
+	// are stored with a message that starts a turn, and are in no prompt.
+	Extra         map[string]string `protobuf:"bytes,19,rep,name=extra,proto3" json:"extra,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1075,13 @@ func (x *InboundMessage) GetAttachments() []*Attachment {
 func (x *InboundMessage) GetCommand() *ChatCommand {
 	if x != nil {
 		return x.Command
+	}
+	return nil
+}
+
+func (x *InboundMessage) GetExtra() map[string]string {
+	if x != nil {
+		return x.Extra
 	}
 	return nil
 }
@@ -1488,7 +1498,7 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\aReplyTo\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x02id\x12\x1c\n" +
 	"\x04text\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x04text\x12\x12\n" +
-	"\x04mine\x18\x03 \x01(\bR\x04mine\"\x83\x06\n" +
+	"\x04mine\x18\x03 \x01(\bR\x04mine\"\x9d\a\n" +
 	"\x0eInboundMessage\x12\x1c\n" +
 	"\x03key\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x03key\x12-\n" +
@@ -1514,7 +1524,12 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\aedit_of\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06editOf\x12K\n" +
 	"\vattachments\x18\x11 \x03(\v2\x1f.theclaw.registry.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10\n" +
 	"R\vattachments\x12:\n" +
-	"\acommand\x18\x12 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\"\xf3\x01\n" +
+	"\acommand\x18\x12 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12^\n" +
+	"\x05extra\x18\x13 \x03(\v2..theclaw.registry.v1.InboundMessage.ExtraEntryB\x18\xbaH\x15\x9a\x01\x12\x10 \"\ar\x05\x10\x01(\x80\x01*\x05r\x03(\x80@R\x05extra\x1a8\n" +
+	"\n" +
+	"ExtraEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +
 	"\n" +
 	"Attachment\x12;\n" +
 	"\x04type\x18\x01 \x01(\tB'\xbaH$r\"R\x05imageR\x05audioR\x05voiceR\x05videoR\x04fileR\x04type\x12\x1b\n" +
@@ -1588,7 +1603,7 @@ func file_theclaw_registry_v1_channel_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_registry_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_theclaw_registry_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_theclaw_registry_v1_channel_proto_goTypes = []any{
 	(PairingState)(0),              // 0: theclaw.registry.v1.PairingState
 	(PairingDecision)(0),           // 1: theclaw.registry.v1.PairingDecision
@@ -1608,42 +1623,44 @@ var file_theclaw_registry_v1_channel_proto_goTypes = []any{
 	(*AcceptMessagesRequest)(nil),  // 15: theclaw.registry.v1.AcceptMessagesRequest
 	(*AcceptedMessage)(nil),        // 16: theclaw.registry.v1.AcceptedMessage
 	(*AcceptMessagesResponse)(nil), // 17: theclaw.registry.v1.AcceptMessagesResponse
-	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
-	(*ChatCommand)(nil),            // 19: theclaw.registry.v1.ChatCommand
-	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
+	nil,                            // 18: theclaw.registry.v1.InboundMessage.ExtraEntry
+	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
+	(*ChatCommand)(nil),            // 20: theclaw.registry.v1.ChatCommand
+	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_channel_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Pairing.state:type_name -> theclaw.registry.v1.PairingState
-	18, // 1: theclaw.registry.v1.Pairing.at:type_name -> google.protobuf.Timestamp
-	18, // 2: theclaw.registry.v1.Pairing.expires:type_name -> google.protobuf.Timestamp
+	19, // 1: theclaw.registry.v1.Pairing.at:type_name -> google.protobuf.Timestamp
+	19, // 2: theclaw.registry.v1.Pairing.expires:type_name -> google.protobuf.Timestamp
 	0,  // 3: theclaw.registry.v1.ListPairingsRequest.state:type_name -> theclaw.registry.v1.PairingState
 	7,  // 4: theclaw.registry.v1.ListPairingsResponse.pairings:type_name -> theclaw.registry.v1.Pairing
 	1,  // 5: theclaw.registry.v1.ResolvePairingRequest.decision:type_name -> theclaw.registry.v1.PairingDecision
 	7,  // 6: theclaw.registry.v1.ResolvePairingResponse.pairing:type_name -> theclaw.registry.v1.Pairing
 	12, // 7: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
-	18, // 8: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
+	19, // 8: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
 	14, // 9: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
-	19, // 10: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
-	13, // 11: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
-	18, // 12: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
-	2,  // 13: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
-	20, // 14: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
-	16, // 15: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
-	15, // 16: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
-	3,  // 17: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
-	5,  // 18: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
-	8,  // 19: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
-	10, // 20: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
-	17, // 21: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
-	4,  // 22: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
-	6,  // 23: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
-	9,  // 24: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
-	11, // 25: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	20, // 10: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
+	18, // 11: theclaw.registry.v1.InboundMessage.extra:type_name -> theclaw.registry.v1.InboundMessage.ExtraEntry
+	13, // 12: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
+	19, // 13: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
+	2,  // 14: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
+	21, // 15: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
+	16, // 16: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
+	15, // 17: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
+	3,  // 18: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
+	5,  // 19: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
+	8,  // 20: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
+	10, // 21: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
+	17, // 22: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
+	4,  // 23: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
+	6,  // 24: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
+	9,  // 25: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
+	11, // 26: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
+	22, // [22:27] is the sub-list for method output_type
+	17, // [17:22] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_channel_proto_init() }
@@ -1658,7 +1675,7 @@ func file_theclaw_registry_v1_channel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_channel_proto_rawDesc), len(file_theclaw_registry_v1_channel_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
