@@ -35,6 +35,8 @@ const (
 	ChannelExists = "CHANNEL_EXISTS"
 	// ChannelAuth: the secret of an account is refused, or cannot be read.
 	ChannelAuth = "CHANNEL_AUTH"
+	// ChannelConflict: another program uses the bot of an account.
+	ChannelConflict = "CHANNEL_CONFLICT"
 	// ChannelSignature: what was posted to an account is not signed as its secret demands.
 	ChannelSignature = "CHANNEL_SIGNATURE"
 	// ChannelNotFound: the settings have no such account.

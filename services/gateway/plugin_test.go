@@ -152,6 +152,12 @@ func TestPluginServices(t *testing.T) {
 	if _, err := h.World.Gateway.TestChannel(t.Context(), &gatewayv1.TestChannelRequest{Name: "pl", To: "99"}); !fault.Is(err, fault.ChannelRejected) {
 		t.Error(err)
 	}
+	for code, reason := range map[codes.Code]string{codes.Aborted: fault.ChannelConflict, codes.Unauthenticated: fault.ChannelAuth, codes.Unavailable: fault.ChannelUnavailable} {
+		s.Fail(plugintest.Fault{Method: "Send", Code: code, Message: "no", Times: 1})
+		if _, err := h.World.Gateway.TestChannel(t.Context(), &gatewayv1.TestChannelRequest{Name: "pl", To: "1207"}); !fault.Is(err, reason) {
+			t.Errorf("%v: %v", code, err)
+		}
+	}
 	if got := shown(t, s, "dm-1207", 3); got[2] != "This is a test." {
 		t.Errorf("%q", got)
 	}

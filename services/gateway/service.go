@@ -290,7 +290,12 @@ func (s *Service) TestChannel(ctx context.Context, req *gatewayv1.TestChannelReq
 	}
 	if e := channel.AsError(err); e != nil {
 		code, reason := codes.Unavailable, fault.ChannelUnavailable
-		if e.Class == channel.Rejected || e.Class == channel.Failed {
+		switch {
+		case e.Reason == channel.ReasonAuth:
+			code, reason = codes.FailedPrecondition, fault.ChannelAuth
+		case e.Reason == channel.ReasonConflict:
+			code, reason = codes.Aborted, fault.ChannelConflict
+		case e.Class == channel.Rejected || e.Class == channel.Failed:
 			code, reason = codes.FailedPrecondition, fault.ChannelRejected
 		}
 		return nil, fault.New(code, reason, e.What, cmp.Or(e.Fix, "correct it and try again"))

@@ -215,10 +215,12 @@ func (s Status) next(dm string) string {
 	return s.State + " - " + screen.Line(cmp.Or(s.What, "'agentctl channels status' shows more"))
 }
 
-// Up is the state of an account that receives, Standby that of one for which another gateway does.
+// Up is the state of an account that receives, Standby that of one for which another gateway does, and Conflict
+// that of one whose bot another program uses.
 const (
-	Up      = "up"
-	Standby = "standby"
+	Up       = "up"
+	Standby  = "standby"
+	Conflict = "conflict"
 )
 
 // Bot is the name at its platform of an account that receives.

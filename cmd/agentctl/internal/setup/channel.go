@@ -86,7 +86,11 @@ func connect(ctx context.Context, e *command.Env, o *options, home string) error
 	if err != nil {
 		return err
 	}
-	if s.State != channels.Up && s.State != channels.Standby {
+	switch s.State {
+	case channels.Up, channels.Standby:
+	case channels.Conflict:
+		return fault.New(codes.Aborted, fault.ChannelConflict, fmt.Sprintf("the account %s is in conflict: %s", c.kind, screen.Line(s.What)), "stop it, or create a new token; 'agentctl channels status' shows when the account receives")
+	default:
 		return fault.New(codes.FailedPrecondition, fault.ChannelAuth, fmt.Sprintf("the account %s is %s: %s", c.kind, s.State, screen.Line(s.What)), "correct the token, 'agentctl channels remove "+c.kind+"', and run setup again")
 	}
 	if s.State == channels.Up {
