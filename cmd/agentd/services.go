@@ -222,6 +222,7 @@ func makeGateway(_ context.Context, e *env, name string) (component, error) {
 	}
 	s, err := gateway.New(gateway.Config{HTTP: addr, TTL: e.ttl, Problem: problem, PublicURL: at.PublicURL, TrustedProxies: at.TrustedProxies}, gateway.Deps{
 		Registry: w.calls, Holder: w.holder.ID(), Runners: runners, Version: versionText(), Resolve: e.resolve, Redactor: e.redactor,
+		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewGatewayMetrics(e.metrics), Logger: e.log.With("service", "gateway"),
 	})
 	if err != nil {

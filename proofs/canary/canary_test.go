@@ -254,6 +254,11 @@ func TestCanary(t *testing.T) {
 			t.Errorf("%s is not there: %.300s", name, outputs[name])
 		}
 	}
+	for _, span := range []string{"channel receive", "sandbox run", "mcp call"} {
+		if !bytes.Contains(outputs["traces"], []byte(span)) {
+			t.Errorf("the traces have no span %s", span)
+		}
+	}
 	outputs["requests to the model"] = []byte(calls.text())
 	// S9. What programs make in workdir/ has the modes they choose; nobody else gets there.
 	entries, wide := 0, 0

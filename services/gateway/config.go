@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/netguard"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/gateway/internal/intake"
 	"github.com/theclaw/agents/services/gateway/internal/stream"
 )
@@ -51,6 +52,7 @@ type Deps struct {
 	Resolve func(ctx context.Context, ref string) (string, error)
 	// Guard is for the addresses from which the attachments of posts are fetched; the zero value: public ones.
 	Guard    netguard.Guard
+	Trace    *tracing.Tracer // nil: no traces
 	Metrics  *obs.GatewayMetrics
 	Logger   *slog.Logger
 	Redactor *redact.Redactor // knows each secret after its first use; nil: a new one

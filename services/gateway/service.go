@@ -100,7 +100,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Accounts: s.accounts, Channels: registryv1.NewChannelServiceClient(deps.Registry), Turns: registryv1.NewTurnServiceClient(deps.Registry),
 		Media: registryv1.NewMediaServiceClient(deps.Registry), Files: webhook.NewFetcher(deps.Guard), Agents: registryv1.NewAgentServiceClient(deps.Registry),
 		Sessions: registryv1.NewSessionServiceClient(deps.Registry), Approvals: registryv1.NewApprovalServiceClient(deps.Registry),
-		Questions: registryv1.NewQuestionServiceClient(deps.Registry), Models: deps.Runners, Version: deps.Version, Streams: s.streams, Metrics: deps.Metrics, Logger: deps.Logger,
+		Questions: registryv1.NewQuestionServiceClient(deps.Registry), Models: deps.Runners, Version: deps.Version, Streams: s.streams, Trace: deps.Trace, Metrics: deps.Metrics, Logger: deps.Logger,
 		Hooks: &hook.Caller{Run: hook.At(deps.Runners), Clean: deps.Redactor.Clean, Meter: deps.Metrics, Logger: deps.Logger},
 	}.ForAll()
 	s.decisions = intake.NewDecisions(s.intake)

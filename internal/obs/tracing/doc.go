@@ -15,12 +15,14 @@
 //
 // The spans of a message; those with a slash are calls of the registry:
 //
-//	push                                   registry, linked to the caller's trace
+//	channel receive                        gateway, of a message that came over an account
+//	push                                   registry, below that, and linked to the caller's trace
 //	 +-- turn                              runner, one for each holder that works on it
 //	 |    +-- claim -- .../BeginTurn       T1, T2
 //	 |    +-- chat MODEL                   T3, one for each try
 //	 |    +-- .../RecordStep               T4, T6
 //	 |    +-- execute_tool NAME            T5
+//	 |    |    +-- sandbox run, mcp call, wait
 //	 |    +-- reply -- .../FinishTurn      T7 or T9
 //	 +-- deliver                           deliverer, one for each try (D2)
 //	      +-- .../FinishDelivery           D3 or D4

@@ -20,11 +20,20 @@ const (
 	keyEvent    = "theclaw.event_id"
 	keyOutcome  = "theclaw.outcome"
 	keyChannel  = "theclaw.channel"
+	keyAccount  = "theclaw.account"
 	keyAttempt  = "theclaw.attempt"
 	keyCached   = "theclaw.usage.cached_tokens"
 	opChat      = "chat"
 	opTool      = "execute_tool"
+	spanReceive = "channel receive"
 	spanPush    = "push"
 	spanTurn    = "turn"
 	spanDeliver = "deliver"
+)
+
+// Names of spans inside of a tool's; see [Child].
+const (
+	SpanSandbox = "sandbox run" // a program
+	SpanMCP     = "mcp call"    // the call of a server
+	SpanWait    = "wait"        // for a person
 )

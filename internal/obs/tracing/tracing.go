@@ -21,21 +21,34 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer("github.com/theclaw/agents")}
 }
 
-// Of returns the ids of a message's trace and of its first span.
+// Of returns the ids of a message's trace and of its push.
 func Of(runID string) (trace.TraceID, trace.SpanID) {
-	sum := sha256.Sum256([]byte(runID))
-	return trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])
+	id, push, _ := idsOf(runID)
+	return id, push
 }
 
-type firstKey struct{}
+// idsOf returns the ids of a message's trace, of its push, and of the span above that of a message that came
+// over an account.
+func idsOf(runID string) (id trace.TraceID, push, receive trace.SpanID) {
+	sum := sha256.Sum256([]byte(runID))
+	return trace.TraceID(sum[:16]), trace.SpanID(sum[16:24]), trace.SpanID(sum[24:])
+}
 
-// IDs gives the first span of a message its own ids, and random ones to all others.
+// named are the ids that the next span gets.
+type named struct {
+	trace trace.TraceID
+	span  trace.SpanID
+}
+
+type namedKey struct{}
+
+// IDs gives the first spans of a message their own ids, and random ones to all others.
 type IDs struct{}
 
 // NewIDs returns the ids of a span without a parent.
 func (i IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if run, ok := ctx.Value(firstKey{}).(string); ok {
-		return Of(run)
+	if n, ok := ctx.Value(namedKey{}).(named); ok {
+		return n.trace, n.span
 	}
 	var id trace.TraceID
 	for !id.IsValid() {
@@ -46,7 +59,10 @@ func (i IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 }
 
 // NewSpanID returns the id of a span in a trace.
-func (IDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
+func (IDs) NewSpanID(ctx context.Context, of trace.TraceID) (id trace.SpanID) {
+	if n, ok := ctx.Value(namedKey{}).(named); ok && n.trace == of {
+		return n.span
+	}
 	for !id.IsValid() {
 		put(id[:])
 	}
@@ -79,18 +95,38 @@ func (w Where) set(s trace.Span) {
 	}
 }
 
-// Pushed makes the first span of a message that is on disk. It is linked with the
-// caller's span, if ctx has one, in both directions.
-func (t *Tracer) Pushed(ctx context.Context, runID string, at Where, begun time.Time) {
+// Received makes the span of the way of a message through a gateway, from its receipt until it was accepted. It is the
+// parent of the push.
+func (t *Tracer) Received(ctx context.Context, runID string, at Where, account string, begun time.Time) {
+	if t == nil {
+		return
+	}
+	id, _, receive := idsOf(runID)
+	_, s := t.t.Start(context.WithValue(ctx, namedKey{}, named{id, receive}), spanReceive, trace.WithNewRoot(), trace.WithTimestamp(begun), trace.WithSpanKind(trace.SpanKindConsumer))
+	s.SetAttributes(attribute.String(keyRun, runID), attribute.String(keyAccount, account))
+	at.set(s)
+	s.End()
+}
+
+// Pushed makes the span of the push of a message that is on disk: the first one, unless the message was received over
+// an account. It is linked with the caller's span, if ctx has one, in both directions.
+func (t *Tracer) Pushed(ctx context.Context, runID string, at Where, received bool, begun time.Time) {
 	if t == nil {
 		return
 	}
 	caller := trace.SpanFromContext(ctx)
-	o := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(begun), trace.WithSpanKind(trace.SpanKindProducer)}
+	id, push, receive := idsOf(runID)
+	within := context.WithValue(ctx, namedKey{}, named{id, push})
+	o := []trace.SpanStartOption{trace.WithTimestamp(begun), trace.WithSpanKind(trace.SpanKindProducer)}
+	if received {
+		within = above(within, id, receive)
+	} else {
+		o = append(o, trace.WithNewRoot())
+	}
 	if caller.SpanContext().IsValid() {
 		o = append(o, trace.WithLinks(trace.Link{SpanContext: caller.SpanContext()}))
 	}
-	_, s := t.t.Start(context.WithValue(ctx, firstKey{}, runID), spanPush, o...)
+	_, s := t.t.Start(within, spanPush, o...)
 	s.SetAttributes(attribute.String(keyRun, runID))
 	at.set(s)
 	s.End()
@@ -122,16 +158,30 @@ func (t *Tracer) Deliver(ctx context.Context, runID string, at Where, channel st
 // message begins a span under the first one of a message.
 func (t *Tracer) message(ctx context.Context, runID, name string, kind trace.SpanKind) (context.Context, Span) {
 	if runID != "" {
-		id, first := Of(runID)
-		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-			TraceID: id, SpanID: first, TraceFlags: trace.FlagsSampled, Remote: true,
-		}))
+		id, push := Of(runID)
+		ctx = above(ctx, id, push)
 	}
 	ctx, s := t.t.Start(ctx, name, trace.WithSpanKind(kind))
 	if runID != "" {
 		s.SetAttributes(attribute.String(keyRun, runID))
 	}
 	return ctx, Span{s}
+}
+
+// above returns ctx with the ids of the span that the next one is below.
+func above(ctx context.Context, id trace.TraceID, span trace.SpanID) context.Context {
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true,
+	}))
+}
+
+// Child begins a span inside of the one that ctx has, for code that has no tracer; none if ctx has none.
+func Child(ctx context.Context, name string) (context.Context, Span) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, Span{}
+	}
+	return New(parent.TracerProvider()).Start(ctx, name)
 }
 
 // Start begins a span inside of another one.

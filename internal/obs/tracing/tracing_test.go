@@ -21,7 +21,8 @@ func TestOffIsFree(t *testing.T) {
 	var off *tracing.Tracer
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		off.Pushed(ctx, "run", tracing.Where{AgentID: "a"}, time.Time{})
+		off.Received(ctx, "run", tracing.Where{AgentID: "a", ThreadID: "t"}, "tg", time.Time{})
+		off.Pushed(ctx, "run", tracing.Where{AgentID: "a"}, true, time.Time{})
 		ctx, turn := off.Turn(ctx, "run", tracing.Where{AgentID: "a", ThreadID: "t", EventID: 1})
 		ctx, claim := off.Start(ctx, "claim")
 		claim.End()
@@ -30,6 +31,8 @@ func TestOffIsFree(t *testing.T) {
 		chat.Fail("x")
 		chat.End()
 		ctx, tool := off.Tool(ctx, "bash_exec", "key")
+		ctx, wait := tracing.Child(ctx, tracing.SpanWait)
+		wait.End()
 		tool.End()
 		ctx, deliver := off.Deliver(ctx, "run", tracing.Where{}, "hook", 1)
 		_ = deliver.Within(ctx)

@@ -73,7 +73,7 @@ func TestOneTrace(t *testing.T) {
 		n       int
 	}{
 		"push": {"theclaw-registry", 1}, "turn": {"theclaw-runner0", 1}, "claim": {"theclaw-runner0", 1}, "chat offline": {"theclaw-runner0", 2},
-		"execute_tool bash_exec": {"theclaw-runner0", 1}, "reply": {"theclaw-runner0", 1}, "deliver": {"theclaw-deliverer", 1},
+		"execute_tool bash_exec": {"theclaw-runner0", 1}, "sandbox run": {"theclaw-runner0", 1}, "reply": {"theclaw-runner0", 1}, "deliver": {"theclaw-deliverer", 1},
 	} {
 		got := tracetest.Named(name, spans)
 		if len(got) != want.n || got[0].Service != want.service {

@@ -336,7 +336,7 @@ type Gateway struct {
 }
 
 func (w *World) startGateway(p *place, name string) error {
-	_, server, client := w.o.Traces("gateway")
+	trace, server, client := w.o.Traces("gateway")
 	conn, holder, err := w.worker(p, name, client)
 	if err != nil {
 		return err
@@ -345,7 +345,7 @@ func (w *World) startGateway(p *place, name string) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Version: w.o.Runner.Version, Logger: w.o.Logger, Resolve: w.resolve, Guard: w.o.Guard, Metrics: w.o.GatewayMetrics})
+	g, err := gateway.New(gateway.Config{HTTP: w.o.HTTP, TTL: w.o.TTL, PublicURL: w.o.PublicURL, TrustedProxies: w.o.TrustedProxies}, gateway.Deps{Registry: conn, Holder: holder, Runners: r, Version: w.o.Runner.Version, Logger: w.o.Logger, Resolve: w.resolve, Guard: w.o.Guard, Metrics: w.o.GatewayMetrics, Trace: trace})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/gateway/internal/accounts"
 	"github.com/theclaw/agents/services/gateway/internal/stream"
@@ -75,6 +76,7 @@ type Deps struct {
 	Streams *stream.Streams
 	// Hooks calls the hooks of messages.
 	Hooks   *hook.Caller
+	Trace   *tracing.Tracer // nil: no traces
 	Metrics *obs.GatewayMetrics
 	Logger  *slog.Logger
 
@@ -90,6 +92,13 @@ func (d Deps) ForAll() Deps {
 
 // Commands takes over the settings of the chat commands.
 func (d Deps) Commands(c layer.Commands) { d.live.commands.Store(&c) }
+
+// received traces a message that was accepted.
+func (d Deps) received(ctx context.Context, account string, m *registryv1.AcceptedMessage, began time.Time) {
+	if m.GetRunId() != "" {
+		d.Trace.Received(ctx, m.GetRunId(), tracing.Where{AgentID: m.GetAgentId(), ThreadID: m.GetThreadId(), EventID: m.GetInboxId()}, account, began)
+	}
+}
 
 // Handler serves POST /hooks/{name}. The context of its requests is one of [Serve].
 type Handler struct {
@@ -129,7 +138,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var out answer
 	status := http.StatusServiceUnavailable
 	if err == nil {
-		out, status, err = h.take(w, r, account)
+		out, status, err = h.take(w, r, account, began)
 	} else {
 		err = later("the account does not receive now", notUp) // 'agentctl channels status' shows why, to the owner
 	}
@@ -168,7 +177,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take stores the message of a request. With an error it returns the status that stands for it.
-func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.Account) (out answer, status int, err error) {
+func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.Account, began time.Time) (out answer, status int, err error) {
 	if _, err := wait(r); err != nil {
 		return out, http.StatusBadRequest, err
 	}
@@ -245,6 +254,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, account accounts.
 	if !out.Duplicate {
 		out.Missing = missing(in)
 		h.Accounts.Accepted(account.Name, u.SentAt)
+		h.received(r.Context(), account.Name, m, began)
 	}
 	return out, 0, nil
 }
@@ -261,7 +271,7 @@ func (h *Handler) accept(ctx context.Context, account string, m *registryv1.Inbo
 		if f.Code == codes.InvalidArgument {
 			return nil, http.StatusBadRequest, err
 		}
-		h.Logger.Warn("a message was not accepted", "account", account, "error", fault.Chain(err))
+		h.Logger.Warn("a message was not accepted", "account", account, "update_id", channel.Clean(m.GetKey(), 200), "error", fault.Chain(err))
 		return nil, http.StatusServiceUnavailable, later("the message cannot be stored now", max(f.RetryAfter, time.Second))
 	}
 	if len(got.GetResults()) != 1 {

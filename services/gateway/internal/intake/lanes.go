@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -201,6 +202,9 @@ func (i *item) join(u channel.Update, stored func(), now time.Time) {
 // are fetched or its command is answered.
 func (i *item) alone() bool { return len(i.update.Attachments) > 0 || answered(i.command) }
 
+// id names an item in logs.
+func (i *item) id() string { return channel.Clean(i.update.Key, 200) }
+
 // size is how many bytes of texts and extra data an item has.
 func (i *item) size() int {
 	n := len(i.update.Text)
@@ -303,11 +307,11 @@ func (a *Account) accept(list []*item) {
 			a.lost(err)
 			return
 		case err != nil && f.Code == codes.InvalidArgument:
-			a.deps.Logger.Warn("a message cannot be taken in and is left out", "account", a.name, "error", fault.Chain(err))
+			a.deps.Logger.Warn("a message cannot be taken in and is left out", "account", a.name, "update_id", list[0].id(), "error", fault.Chain(err))
 			results = []*registryv1.AcceptedMessage{{Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED, Reason: f.Reason}}
 		case err != nil:
 			if failures == 0 {
-				a.deps.Logger.Warn("messages are not accepted now", "account", a.name, "error", fault.Chain(err))
+				a.deps.Logger.Warn("messages are not accepted now", "account", a.name, "update_id", list[0].id(), "error", fault.Chain(err))
 			}
 			_ = pause.For(a.ctx, max(again.Wait(failures), f.RetryAfter))
 			failures++
@@ -368,6 +372,7 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 			outcome = "accepted"
 			a.notifyOfFiles(i.update, messages[n])
 			a.deps.Accounts.Accepted(a.name, i.update.SentAt)
+			a.deps.received(a.ctx, a.name, r, began)
 			a.showTyping(i.update, r)
 		case registryv1.AcceptOutcome_ACCEPT_OUTCOME_DUPLICATE:
 			outcome = "duplicate"
@@ -394,6 +399,9 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 		}
 		if a.ctx.Err() != nil { // a notice may be missing: the message comes again
 			return n, 0
+		}
+		if a.deps.Logger.Enabled(a.ctx, slog.LevelDebug) {
+			a.deps.Logger.Debug("a message was received", "account", a.name, "update_id", i.id(), "outcome", outcome, "agent_id", r.GetAgentId(), "session_key", r.GetSessionKey(), "run_id", r.GetRunId())
 		}
 		a.done(i, outcome, r.GetReason(), began)
 	}

@@ -46,7 +46,7 @@ func (d Deps) dropped(ctx context.Context, account, kind string, u channel.Updat
 		return false, fault.Wrap(f, err)
 	}
 	if decided.Cancel {
-		d.Logger.Info("a hook dropped a message", "account", account, "hook", decided.Hook, "reason", decided.Reason)
+		d.Logger.Info("a hook dropped a message", "account", account, "update_id", channel.Clean(u.Key, 200), "hook", decided.Hook, "reason", decided.Reason)
 	}
 	return decided.Cancel, nil
 }

@@ -132,7 +132,7 @@ func (s *Service) put(ctx context.Context, r store.Ref, a *state.Agent, set *age
 		s.Metrics.DedupHits.Inc()
 	} else {
 		s.Metrics.Pushes.Inc()
-		s.trace(ctx, r, out.IDs, begun)
+		s.trace(ctx, r, out.IDs, events, begun)
 	}
 	if r.IsInbox() {
 		s.Agents.Pushed(ctx, a)

@@ -122,8 +122,9 @@ type Calls struct {
 	Trace   *tracing.Tracer // nil: no traces
 	// Logf writes a line of the agent's log.
 	Logf func(level, format string, args ...any)
-	// Panicked logs the value of a panic that was recovered, with the stack, and returns what may be shown of it.
-	Panicked func(value any) string
+	// Panicked logs the value of a panic that was recovered, with the stack and the attributes args, and returns what may
+	// be shown of it.
+	Panicked func(value any, args ...any) string
 }
 
 // Intents are the journal rows of the calls of an answer before they are made (T4). key
@@ -369,7 +370,7 @@ func (c *Calls) run(ctx context.Context, u *use) {
 	start := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			result := Failed("the tool broke off with a defect of the runtime: " + c.Panicked(p) + ". It may have done a part of what was asked")
+			result := Failed("the tool broke off with a defect of the runtime: " + c.Panicked(p, "tool", u.call.Name, "call_key", u.call.Key) + ". It may have done a part of what was asked")
 			result.InDoubt = u.row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT
 			u.says = nil
 			c.end(u, result, nil, time.Since(start))

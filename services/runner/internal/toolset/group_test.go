@@ -557,12 +557,12 @@ func TestPanics(t *testing.T) {
 			return toolset.Result{Text: "fine"}
 		}})
 		seen := []any{}
-		calls.Panicked = func(value any) string {
-			seen = append(seen, value)
+		calls.Panicked = func(value any, args ...any) string {
+			seen = append(append(seen, value), args...)
 			return "see the log"
 		}
 		results, err := calls.Use(t.Context(), key, made, "")
-		if err != nil || !slices.Equal(seen, []any{"poison"}) || !slices.Equal(states(j, made), []registrypb.StepState{done, want, done}) ||
+		if err != nil || !slices.Equal(seen, []any{"poison", "tool", "read", "call_key", calls.Key + ":" + key(2)}) || !slices.Equal(states(j, made), []registrypb.StepState{done, want, done}) ||
 			!strings.Contains(results[1], "defect of the runtime: see the log") || !strings.Contains(results[2], "fine") {
 			t.Errorf("%v: %v, %q, %v", class, err, results, states(j, made))
 		}

@@ -3,6 +3,8 @@ package toolset
 import (
 	"context"
 	"time"
+
+	"github.com/theclaw/agents/internal/obs/tracing"
 )
 
 // Waits are the means of a call that waits for a person. It belongs to one turn, and all its
@@ -37,6 +39,8 @@ type Reply struct {
 
 // Wait calls f, which waits for a person, as [Waits] does; a place without Waits only calls it.
 func (p Place) Wait(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, span := tracing.Child(ctx, tracing.SpanWait)
+	defer span.End()
 	if p.Waits == nil {
 		return f(ctx)
 	}

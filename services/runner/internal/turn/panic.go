@@ -14,8 +14,8 @@ type remotePanic struct {
 }
 
 // reportPanic is [reportPanic] for what the turn does.
-func (t *turn) reportPanic(p any) string {
-	return reportPanic(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID)
+func (t *turn) reportPanic(p any, args ...any) string {
+	return reportPanic(t.Logger, p, append(args, "agent_id", t.w.AgentID, "event_id", t.w.InboxID)...)
 }
 
 // reportPanic logs the value and the stack of a panic that was recovered, with args, and

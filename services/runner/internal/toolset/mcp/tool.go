@@ -12,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -134,6 +135,8 @@ func (t *tool) call(ctx context.Context, server *server, x *session, c toolset.C
 		return nil, fmt.Sprintf("nothing was run: %s. A person has to approve it: 'agentctl mcp approve %s'", why, t.name()), nil
 	}
 	server.count()
+	ctx, span := tracing.Child(ctx, tracing.SpanMCP)
+	defer span.End()
 	fault.Point("mcp:call")
 	r, err = x.call(ctx, t.pin.Name, c.Args, t.limit(), c.Progress)
 	fault.Point("mcp:answer")

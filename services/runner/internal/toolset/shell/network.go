@@ -33,7 +33,7 @@ func (t *Tool) permit(c toolset.Call, command *sandbox.Command, setting string, 
 		}
 	}
 	logged := once(func(host string) {
-		t.logger().InfoContext(context.Background(), "a program wanted to reach a host that its settings do not name", "agent_id", c.Place.AgentID, "host", host)
+		t.logger().InfoContext(context.Background(), "a program wanted to reach a host that its settings do not name", "agent_id", c.Place.AgentID, "tool", c.Name, "call_key", c.Key, "host", host)
 	})
 	through := proxy.New(hosts, setting, guard, func(host string) {
 		if t.Meter != nil {

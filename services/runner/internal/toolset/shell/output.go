@@ -44,7 +44,7 @@ func (t *Tool) Output(ctx context.Context, at toolset.Place, key string, argv []
 			return "", errors.New(fault.From(err).What)
 		}
 	}
-	r, err := box.Run(ctx, p.command)
+	r, err := runIn(ctx, box, p.command)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)

@@ -168,7 +168,7 @@ func (ps *Processes) run(ctx context.Context, box Sandbox, command sandbox.Comma
 			p.result.TimedOut, p.result.Canceled = p.result.Canceled, false
 		case <-yield.C:
 			if h, err := ps.keep(ctx, p, limits.GetMax()); err != nil {
-				ps.log.InfoContext(ctx, "command not put into the background", "agent_id", c.Place.AgentID, "error", fault.Chain(err))
+				ps.log.InfoContext(ctx, "command not put into the background", "agent_id", c.Place.AgentID, "tool", c.Name, "call_key", c.Key, "error", fault.Chain(err))
 				continue // it is waited for
 			} else if err := ps.record(h, p, registrypb.ProcessState_PROCESS_STATE_RUNNING, "", false); err != nil {
 				ps.release(h, p)
@@ -228,7 +228,7 @@ func (p *process) run(ctx context.Context, box Sandbox, command sandbox.Command)
 	if p.err = makeWorkdir(cmp.Or(command.Workspace, command.Workdir)); p.err != nil {
 		return
 	}
-	p.result, p.err = box.Run(ctx, command)
+	p.result, p.err = runIn(ctx, box, command)
 	p.cause = context.Cause(ctx)
 }
 
@@ -316,7 +316,7 @@ func (ps *Processes) live(p *process, starting bool, after func(context.Context)
 			ps.count(state, "running")
 			state = "running"
 			if err := ps.record(h, p, registrypb.ProcessState_PROCESS_STATE_RUNNING, "", false); err != nil {
-				ps.log.Warn("start of a process not recorded", "agent_id", p.call.Place.AgentID, "process", p.id, "error", fault.Chain(err))
+				ps.log.Warn("start of a process not recorded", "agent_id", p.call.Place.AgentID, "tool", p.call.Name, "call_key", p.call.Key, "process", p.id, "error", fault.Chain(err))
 			}
 		case <-p.exited:
 		case <-h.Stop:
@@ -337,7 +337,7 @@ func (ps *Processes) live(p *process, starting bool, after func(context.Context)
 	p.ending, p.state = true, how
 	p.mu.Unlock()
 	if err := ps.record(h, p, how, tail, seen); err != nil { // the registry gives it up with the next lease
-		ps.log.Warn("end of a process not recorded", "agent_id", p.call.Place.AgentID, "process", p.id, "error", fault.Chain(err))
+		ps.log.Warn("end of a process not recorded", "agent_id", p.call.Place.AgentID, "tool", p.call.Name, "call_key", p.call.Key, "process", p.id, "error", fault.Chain(err))
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/sandbox/docker"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -160,7 +161,7 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 			defer socket.Close()
 			command.Env[broker.Variable] = socket.Path()
 		} else { // the command may not want it
-			t.logger().WarnContext(ctx, "no socket for new agents", "agent_id", c.Place.AgentID, "error", err)
+			t.logger().WarnContext(ctx, "no socket for new agents", "agent_id", c.Place.AgentID, "tool", c.Name, "call_key", c.Key, "error", err)
 		}
 	}
 	after := func(context.Context) error { return nil }
@@ -227,8 +228,15 @@ func run(ctx context.Context, box Sandbox, command sandbox.Command, progress fun
 		command.OnStdout = func(b []byte) { progress(toolset.OutputText(b)) }
 		command.OnStderr = command.OnStdout
 	}
-	r, err := box.Run(ctx, command)
+	r, err := runIn(ctx, box, command)
 	return output(r, err, command)
+}
+
+// runIn runs a command in a sandbox, as a span of the trace.
+func runIn(ctx context.Context, box Sandbox, command sandbox.Command) (sandbox.Result, error) {
+	ctx, span := tracing.Child(ctx, tracing.SpanSandbox)
+	defer span.End()
+	return box.Run(ctx, command)
 }
 
 // output is what came of a command.
