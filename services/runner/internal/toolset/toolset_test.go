@@ -279,11 +279,10 @@ func TestBrokenTools(t *testing.T) {
 		}
 		for _, tool := range tools {
 			calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{Workdir: t.TempDir()}, tool)
-			calls.Panicked = func(value any) string { return fmt.Sprint(value) }
-			begin := time.Now()
+			calls.Panicked = func(value any, _ ...any) string { return fmt.Sprint(value) }
 			text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
-			if err != nil || !strings.Contains(text, c.want) || len(text) > toolset.MaxResult || !json.Valid([]byte(text)) || time.Since(begin) > 30*time.Second {
-				t.Errorf("%s: %.300s after %s, %v", c.name, text, time.Since(begin), err)
+			if err != nil || !strings.Contains(text, c.want) || len(text) > toolset.MaxResult || !json.Valid([]byte(text)) {
+				t.Errorf("%s: %.300s, %v", c.name, text, err)
 			}
 			want := registrypb.StepState_STEP_STATE_DONE
 			if _, ok := tool.(brokenEffect); ok && !c.fine {
