@@ -34,7 +34,7 @@ var presets = map[string]preset{
 	"playwright": {
 		command: []string{"npx", "--yes", "@playwright/mcp@0.0.83", "--headless", "--isolated", "--no-sandbox", "--executable-path", "/usr/bin/chromium"},
 		paths:   []string{"/etc/chromium.d", "/etc/fonts"}, network: "open", timeout: "2m",
-		needs: "it needs npm and Chromium where the runner is, on Debian from 'apt install npm chromium', and registry.npmjs.org at its first start",
+		needs: "it needs npm and Chromium where the runner is, on Debian from 'apt install npm chromium', and the registry of npm at its first start",
 	},
 }
 

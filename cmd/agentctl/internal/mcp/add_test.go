@@ -27,8 +27,8 @@ func TestPreset(t *testing.T) {
 	if one.Name != "browser" || len(one.Command) != 8 || !one.Network.Open || one.Timeout != 2*time.Minute || one.Unconfined || !slices.Equal(one.Paths, []string{"/etc/chromium.d", "/etc/fonts", "/opt/ca"}) {
 		t.Errorf("they are read as %+v", one)
 	}
-	one, _, err = (&addition{preset: "playwright", network: "registry.npmjs.org,example.org"}).server("browser", nil)
-	if err != nil || one.Network.Open || !slices.Equal(one.Network.Hosts, []string{"registry.npmjs.org", "example.org"}) {
+	one, _, err = (&addition{preset: "playwright", network: "example.com,example.org"}).server("browser", nil)
+	if err != nil || one.Network.Open || !slices.Equal(one.Network.Hosts, []string{"example.com", "example.org"}) {
 		t.Errorf("with hosts: %+v, %v", one.Network, err)
 	}
 	for want, a := range map[string]*addition{
@@ -46,7 +46,7 @@ func TestPreset(t *testing.T) {
 func TestPresetNeeds(t *testing.T) {
 	a := &addition{preset: "playwright"}
 	down := fault.New(codes.Unavailable, fault.McpUnavailable, "it does not run", "correct its command")
-	const want = "it needs npm and Chromium where the runner is, on Debian from 'apt install npm chromium', and registry.npmjs.org at its first start; then run 'agentctl mcp test browser --agent alice'"
+	const want = "it needs npm and Chromium where the runner is, on Debian from 'apt install npm chromium', and the registry of npm at its first start; then run 'agentctl mcp test browser --agent alice'"
 	if f := fault.From(a.explain(down, "browser", "alice")); f.Fix != want || f.What != down.What || f.Reason != down.Reason {
 		t.Errorf("%+v", f)
 	}
