@@ -14,6 +14,8 @@ type Limit struct {
 	// Size is the length of a text as it is sent, after its Markdown was rendered; nil: it is sent
 	// as it is written.
 	Size func(text string) int
+	// Buttons is the longest text of a message with buttons, in what Length counts; 0: Max.
+	Buttons int
 }
 
 // Length is the length of a text in a message, in the units of the platform.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 )
 
 // MaxHops is how many times a message may pass from agent to agent before it
@@ -24,7 +26,31 @@ type Content struct {
 	Action, MessageID string
 	// UsageFooter is a line in Markdown that the text ends with in a chat, about what the turn has used; empty: none.
 	UsageFooter string
+	Question    Question // that the text asks; without an ID: none
 }
+
+// Question is a question of an agent with the answers that people choose from.
+type Question struct {
+	ID      string   `json:"id"`
+	Options []string `json:"options"`
+}
+
+// Buttons are the options as buttons. Their commands are made here alone, of an id and a number: no content makes
+// another command of a button.
+func (q Question) Buttons() (out []Button) {
+	if !questionID().MatchString(q.ID) {
+		return nil
+	}
+	for n, o := range q.Options {
+		out = append(out, Button{Text: Clean(o, maxOption), Command: fmt.Sprintf("/answer %s %d", q.ID, n+1)})
+	}
+	return out
+}
+
+// maxOption is how many characters of an option a button shows.
+const maxOption = 40
+
+var questionID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,40}$`) })
 
 // SentFile is a file of a message that an agent sends. Media names its data, sha256: and 64 hex digits.
 type SentFile struct {
@@ -46,6 +72,7 @@ func ParseContent(content json.RawMessage) (out Content, err error) {
 		Action       string          `json:"action"`
 		MessageID    string          `json:"message_id"`
 		UsageFooter  string          `json:"usage_footer"`
+		Question     json.RawMessage `json:"question"`
 	}
 	if err := json.Unmarshal(content, &c); err != nil || c.Text == nil {
 		return out, Reject(ReasonReplyContext, "event content holds no text", "push content as {\"text\", \"reply_context\"}")
@@ -58,6 +85,9 @@ func ParseContent(content json.RawMessage) (out Content, err error) {
 	out.Text, out.Action, out.MessageID, out.UsageFooter = *c.Text, c.Action, c.MessageID, c.UsageFooter
 	if len(c.Attachments) > 0 && json.Unmarshal(c.Attachments, &out.Attachments) != nil {
 		out.Attachments = nil // of another program: the text is sent
+	}
+	if len(c.Question) > 0 && json.Unmarshal(c.Question, &out.Question) != nil {
+		out.Question = Question{} // the same
 	}
 	return out, nil
 }

@@ -66,6 +66,7 @@ var list = []Spec{
 	{"usage", Info, "", "show the tokens of this session and what they cost", true},
 	{"approve", Decision, "ID [once, always]", "allow what waits for your decision", false},
 	{"deny", Decision, "ID", "refuse what waits for your decision", false},
+	{"answer", Decision, "ID ANSWER", "answer a question of the agent, by the number of an option or in words", true},
 	{"pair", Decision, "CODE", "let the person with this code write to the agent", false},
 	{New, Turn, "[TEXT]", "begin a new session; TEXT is its first message", true},
 	{Reset, Turn, "", "begin a new session", true},

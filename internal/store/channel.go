@@ -44,11 +44,27 @@ type Pairing struct {
 	State         string
 	Owner         bool
 	CodeHash      string
-	CodeKey       string    // the key of the message for which the code was made
+	CodeKey       string    // the key of the message for which the code was made; once approved see Notice
 	Expires       time.Time // of the code; zero: there was none
 	By            string    // who decided; empty: not decided
 	At            time.Time // when the person asked, or when it was decided
 	Messages      int64     // that were not stored since the person asked
+}
+
+// What has become of the notice of one who was approved.
+const (
+	NoticeWaiting = "waiting"
+	NoticeSent    = "sent"
+	NoticeFailed  = "failed" // the platform refused it
+)
+
+// Notice is what has become of the notice that the person was approved; empty: there is none. It takes the place of
+// the key of a code, which has no more use then.
+func (p Pairing) Notice() string {
+	if p.State != PairingApproved {
+		return ""
+	}
+	return p.CodeKey
 }
 
 // Ended reports whether nothing follows from a pairing any more: it was denied, or its code expired.

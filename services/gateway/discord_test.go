@@ -180,3 +180,27 @@ func TestDiscordStop(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// S3-48: the options of a question are buttons, and the person who was asked answers with one.
+func TestDiscordQuestionButtons(t *testing.T) {
+	s := guild(t)
+	h := discord(t, s, world.Options{}, "dm: open")
+	h.configure(t, "tools: {also_allow: [ask_user]}")
+	s.Say(discordtest.Message{ChannelID: discordDirect, Author: discordBob, Content: `call: ask_user {"question":"Which account?","options":["main","savings"]}`})
+	if got := awaitDiscord(t, s, discordDirect, 1); !strings.Contains(got[0], "Which account?") {
+		t.Fatalf("%q", got)
+	}
+	list := s.Messages(discordDirect)
+	m := list[len(list)-1]
+	if len(m.Components) != 1 || len(m.Components[0].Buttons) != 2 || m.Components[0].Buttons[1].Label != "savings" {
+		t.Fatalf("%+v", m)
+	}
+	s.Press(m, discordBob, m.Components[0].Buttons[1].Command)
+	got := awaitDiscord(t, s, discordDirect, 3)[1:]
+	if slices.Sort(got); !slices.Equal(got, []string{"Answered: `savings`", `{"answer":"savings"}`}) {
+		t.Errorf("%q", got)
+	}
+	if turn := h.Await(t, "admin", 1); turn.GetFate() != registryv1.Fate_FATE_REPLIED {
+		t.Errorf("%v", turn)
+	}
+}

@@ -219,6 +219,40 @@ func TestSlackApproval(t *testing.T) {
 	}
 }
 
+// S3-48: the options of a question are buttons also in a thread, where the notice of an answer elsewhere is, too.
+func TestSlackQuestionButtons(t *testing.T) {
+	s := workspace(t)
+	h := slack(t, s, world.Options{}, `dm: open, groups: {allow: ["*"], mode: always}`)
+	h.configure(t, "tools: {also_allow: [ask_user]}")
+	root := s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Text: "say: hello"})
+	first := postedText(t, s, "hello", root)
+	ask := func(after string) slacktest.Message {
+		t.Helper()
+		s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Thread: root, Text: `call: ask_user {"question":"Which account?","options":["main","savings"]}`})
+		m := postedText(t, s, "1. main", after)
+		if len(m.Buttons) != 2 || m.Buttons[1].Text != "savings" || m.Thread != root {
+			t.Fatalf("%+v", m)
+		}
+		return m
+	}
+	m := ask(first.TS)
+	if err := s.Press("C100", m.TS, slackBob.ID, m.Buttons[1].Value); err != nil {
+		t.Fatal(err)
+	}
+	answer := postedText(t, s, `{"answer":"savings"}`, m.TS)
+	ask(answer.TS)
+	list, err := h.Questions.ListQuestions(t.Context(), &registryv1.ListQuestionsRequest{State: registryv1.QuestionState_QUESTION_STATE_PENDING})
+	if err != nil || len(list.GetQuestions()) != 1 {
+		t.Fatal(list, err)
+	}
+	if _, err := h.Questions.AnswerQuestion(t.Context(), &registryv1.AnswerQuestionRequest{QuestionId: list.GetQuestions()[0].GetQuestionId(), Answer: "main"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := postedText(t, s, "Answered elsewhere: Which account? - main", answer.TS); got.Thread != root {
+		t.Errorf("%+v", got)
+	}
+}
+
 // S2-12: a token that is refused is a state that names it, and leaves other accounts alone.
 func TestSlackStates(t *testing.T) {
 	s, refusing := workspace(t), workspace(t)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/testing/world"
@@ -178,14 +180,77 @@ func TestTelegramPairing(t *testing.T) {
 	if n, list := h.stored(t), replies(api, bob.ID); n != 0 || len(list) != 1 {
 		t.Errorf("%d are stored; %q", n, list)
 	}
-	if _, err := h.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: code, Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE}); err != nil {
-		t.Fatal(err)
+	approve := &registryv1.ResolvePairingRequest{Code: code, Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE, Wait: durationpb.New(10 * time.Second)}
+	r, err := h.Channels.ResolvePairing(t.Context(), approve)
+	if err != nil || r.GetPairing().GetNotice() != registryv1.PairingNotice_PAIRING_NOTICE_SENT {
+		t.Fatal(r, err)
+	}
+	if got := replies(api, bob.ID); len(got) != 2 || !strings.HasPrefix(got[1], "You may write to this assistant now.") {
+		t.Errorf("%q", got)
 	}
 	say("say: hello")
-	if got := awaitReplies(t, api, bob.ID, 2); got[1] != "hello" {
+	if got := awaitReplies(t, api, bob.ID, 3); got[2] != "hello" {
 		t.Errorf("%q", got)
 	}
 	grep(t, h.Home, "text of a stranger") // I22
+}
+
+// Example 3 of the gateway: a person who is approved while the account does not receive is notified when it does, once,
+// also over a restart of the services; an owner who approves in a chat reads whether the person was, and the same when
+// the command is repeated.
+func TestTelegramApproved(t *testing.T) {
+	api := botAPI(t)
+	config := fmt.Sprintf("dm: pairing}\nowners: [\"telegram:%d\"]\ncommands: {enabled: true", ann.ID)
+	h := telegram(t, api, world.Options{}, config)
+	say := func(u telegramtest.User, text string) {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(u), From: &u, Text: text})
+	}
+	ask := func(u telegramtest.User) (code string) {
+		t.Helper()
+		n := len(replies(api, u.ID))
+		say(u, "hi")
+		_, code, _ = strings.Cut(awaitReplies(t, api, u.ID, n+1)[n], "Code: ")
+		code, _, _ = strings.Cut(code, " ")
+		return code
+	}
+	const welcome = "You may write to this assistant now."
+	code := ask(bob)
+	say(ann, "/pair "+code)
+	if got := awaitReplies(t, api, ann.ID, 1); got[0] != "Bob (telegram:1207) may write to tg - notified." {
+		t.Errorf("%q", got)
+	}
+	say(ann, "/pair "+code)
+	if got := awaitReplies(t, api, ann.ID, 2); got[1] != "Bob (telegram:1207) was already approved and may write to tg - notified." {
+		t.Errorf("%q", got)
+	}
+	eve := telegramtest.User{ID: 77, FirstName: "Eve"}
+	code = ask(eve)
+	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"channels", "tg", "enabled"}, Value: "false"}); err != nil {
+		t.Fatal(err)
+	}
+	h.state(t, "tg", gatewayv1.ChannelState_CHANNEL_STATE_OFF)
+	r, err := h.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: code, Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE})
+	if err != nil || r.GetPairing().GetNotice() != registryv1.PairingNotice_PAIRING_NOTICE_WAITING || len(replies(api, eve.ID)) != 1 {
+		t.Errorf("%v, %v: %q", r, err, replies(api, eve.ID))
+	}
+	h.Stop()
+	h = telegram(t, api, world.Options{Home: h.Home}, config)
+	if got := awaitReplies(t, api, eve.ID, 2); !strings.HasPrefix(got[1], welcome) {
+		t.Errorf("%q", got)
+	}
+	say(eve, "say: hello")
+	if got := awaitReplies(t, api, eve.ID, 3); got[2] != "hello" {
+		t.Errorf("%q", got)
+	}
+	h.Stop()
+	h = telegram(t, api, world.Options{Home: h.Home}, config)
+	say(eve, "say: again")
+	if got := awaitReplies(t, api, eve.ID, 4); got[3] != "again" {
+		t.Errorf("%q", got)
+	}
+	if got := replies(api, bob.ID); len(got) != 2 || !strings.HasPrefix(got[1], welcome) {
+		t.Errorf("%q", got)
+	}
 }
 
 // grep fails when a file below a directory has a text.
@@ -455,7 +520,7 @@ func TestTelegramApproval(t *testing.T) {
 	say(bob, "run: touch ran")
 	asked := awaitText(t, api, bob.ID, 0, "admin wants to run")
 	id := strings.Fields(asked.Text[strings.Index(asked.Text, "/approve"):])[1]
-	if !strings.Contains(asked.Text, "touch ran") || len(asked.Buttons) < 2 || !strings.Contains(asked.Buttons[0].Data, id) || ran() {
+	if !strings.Contains(asked.Text, "touch ran") || len(asked.Buttons) < 2 || !strings.Contains(asked.Buttons[0].Data, strings.TrimPrefix(id, "ap-")+" ") || len(id) != len("ap-3f9c2a") || ran() {
 		t.Fatalf("%+v", asked)
 	}
 	say(ann, "/approve "+id)
@@ -533,6 +598,39 @@ func TestTypingGoesOn(t *testing.T) {
 	}
 }
 
+// S2-15: the notice shows what always allows from now on, and so does the answer to it; then the same program runs
+// without a question.
+func TestTelegramAlways(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, fmt.Sprintf("dm: open}\nowners: [\"telegram:%d\"]\ntools: {profile: theclaw", bob.ID))
+	h.configure(t, "sandbox: {mode: \"off\"}\ntools: {exec: {security: allowlist, ask: on-miss}}")
+	say := func(text string) {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: text})
+	}
+	say("run: touch ran")
+	asked := awaitText(t, api, bob.ID, 0, "admin wants to run")
+	if len(asked.Buttons) != 3 || !strings.HasSuffix(asked.Buttons[1].Data, " always") || !strings.Contains(asked.Text, "/touch ran with any further arguments") || !strings.HasSuffix(strings.TrimSpace(asked.Text), "touch ran") {
+		t.Fatalf("%+v", asked)
+	}
+	if _, err := api.Press(bob.ID, asked.ID, bob, asked.Buttons[1].Data); err != nil {
+		t.Fatal(err)
+	}
+	if m := awaitText(t, api, bob.ID, 1, "From now on admin may run"); !strings.Contains(m.Text, "/touch ran with any further arguments") {
+		t.Errorf("%q", m.Text)
+	}
+	h.Await(t, "admin", 1)
+	awaitReplies(t, api, bob.ID, 3) // the last is that of the agent
+	say("run: touch ran unasked")
+	awaitReplies(t, api, bob.ID, 4)
+	h.Await(t, "admin", 2)
+	if _, err := os.Stat(filepath.Join(h.Home, "agents/admin/workdir/unasked")); err != nil {
+		t.Error(err)
+	}
+	if list := replies(api, bob.ID); slices.ContainsFunc(list[1:], func(s string) bool { return strings.Contains(s, "wants to run") }) {
+		t.Errorf("asked again: %q", list)
+	}
+}
+
 // Example 3 of the tools: a question is asked in the chat, and the next message of the person is the
 // answer of the same turn, also after a restart in between; one that is answered elsewhere ends
 // with a notice.
@@ -568,4 +666,59 @@ func TestTelegramQuestion(t *testing.T) {
 		}
 	}
 	awaitText(t, api, bob.ID, before+1, "Answered elsewhere: Which account? - main")
+}
+
+// S3-48: the options of a question are buttons; the person who was asked answers with one, and no other person does. In
+// a topic of a group the question, the answer and the notice of an answer elsewhere are in the topic.
+func TestTelegramQuestionButtons(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open, groups: {allow: ['*'], mode: always}")
+	h.configure(t, "tools: {also_allow: [ask_user]}")
+	group := telegramtest.Chat{ID: -100300, Type: "supergroup", Title: "G", IsForum: true}
+	const topic, question = 7, `call: ask_user {"question":"Which account?","options":["main","savings"]}`
+	ask := func() telegramtest.Message {
+		t.Helper()
+		before := len(replies(api, group.ID))
+		api.Say(telegramtest.Message{Chat: group, From: &bob, Thread: topic, Text: question})
+		m := awaitText(t, api, group.ID, before, "Which account?")
+		if len(m.Buttons) != 2 || m.Buttons[0].Text != "main" || m.Buttons[1].Text != "savings" || m.Thread != topic {
+			t.Fatalf("%+v", m)
+		}
+		return m
+	}
+	press := func(m telegramtest.Message, u telegramtest.User, n int) {
+		t.Helper()
+		if _, err := api.Press(group.ID, m.ID, u, m.Buttons[n].Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := ask()
+	before := len(replies(api, group.ID))
+	press(m, ann, 0)
+	awaitText(t, api, group.ID, before, "another person was asked")
+	press(m, bob, 1)
+	if got := awaitText(t, api, group.ID, before, "Answered: savings"); got.Thread != topic {
+		t.Errorf("%+v", got)
+	}
+	awaitText(t, api, group.ID, before, `{"answer":"savings"}`)
+	if turn := h.Await(t, "admin", 1); turn.GetFate() != registryv1.Fate_FATE_REPLIED {
+		t.Errorf("%v", turn)
+	}
+	press(m, bob, 0) // a late one changes nothing
+	awaitText(t, api, group.ID, before+3, "Answered: savings")
+	if n := h.stored(t); n != 1 {
+		t.Errorf("%d are stored: a button is no message", n)
+	}
+	ask()
+	before = len(replies(api, group.ID))
+	list, err := h.Questions.ListQuestions(t.Context(), &registryv1.ListQuestionsRequest{State: registryv1.QuestionState_QUESTION_STATE_PENDING})
+	if err != nil || len(list.GetQuestions()) != 1 {
+		t.Fatal(list, err)
+	}
+	if _, err := h.Questions.AnswerQuestion(t.Context(), &registryv1.AnswerQuestionRequest{QuestionId: list.GetQuestions()[0].GetQuestionId(), Answer: "main"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := awaitText(t, api, group.ID, before, "Answered elsewhere: Which account? - main"); got.Thread != topic {
+		t.Errorf("%+v", got)
+	}
 }

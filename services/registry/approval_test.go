@@ -93,6 +93,34 @@ func testApprovalIsForOneCommandOnce(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// An approval and a question are answered by the short forms of their ids, unless several have the same; one that has ended
+// is not taken for another.
+func TestShortIDs(t *testing.T) { backendtest.Each(t, testShortIDs) }
+
+func testShortIDs(t *testing.T, o backendtest.Options) {
+	c := converse(t, o)
+	a := c.Ask(c.ctx, backendtest.Question(c.turn.GetKey()+":tool:1:1", "ls", 0))
+	q := c.ask(c.request(2, time.Hour))
+	if a.GetShortId() != "ap-"+a.GetApprovalId()[len(a.GetApprovalId())-6:] || q.GetShortId() != "q-"+q.GetQuestionId()[len(q.GetQuestionId())-6:] {
+		t.Fatalf("%q of %q, %q of %q", a.GetShortId(), a.GetApprovalId(), q.GetShortId(), q.GetQuestionId())
+	}
+	for _, id := range []string{"ap-" + a.GetApprovalId()[len(a.GetApprovalId())-5:], q.GetShortId(), "ap-zzzzzz", "ap-"} {
+		if err := c.Resolve(id, true); !fault.Is(err, fault.ApprovalClosed) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	if err := c.Resolve(strings.ToUpper(a.GetShortId()), false); err != nil {
+		t.Error(err)
+	}
+	if err := c.Resolve(a.GetShortId(), true); !fault.Is(err, fault.ApprovalClosed) || !strings.Contains(err.Error(), "denied already") {
+		t.Errorf("one that was answered: %v", err)
+	}
+	r, err := c.Question.AnswerQuestion(t.Context(), &registryv1.AnswerQuestionRequest{QuestionId: q.GetShortId(), Answer: "2"})
+	if err != nil || r.GetQuestion().GetAnswer() != "savings" {
+		t.Errorf("%v %v", r, err)
+	}
+}
+
 // S5: no answer is no, also for an answer that comes too late; who watches sees it all.
 func TestNoAnswerIsNo(t *testing.T) { backendtest.Each(t, testNoAnswerIsNo) }
 

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -139,8 +141,14 @@ func testPairing(t *testing.T, o backendtest.Options) {
 		t.Errorf("approved %v, %v", p, err)
 	}
 	counted("approved 1")
-	if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: first.GetCode(), Decision: pairApprove}); !fault.Is(err, fault.PairingNotFound) {
-		t.Errorf("a code that was used: %v", err)
+	again, err := w.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: first.GetCode(), Decision: pairApprove})
+	if err != nil || !again.GetAlready() || again.GetPairing().GetPeerId() != "bob" {
+		t.Errorf("a code that was approved: %v, %v", again, err)
+	}
+	for _, d := range []registryv1.PairingDecision{pairDeny, pairBlock, pairRevoke} {
+		if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: first.GetCode(), Decision: d}); !fault.Is(err, fault.PairingNotFound) {
+			t.Errorf("%v of a code that was approved: %v", d, err)
+		}
 	}
 	if m := accept(t, w, inbound("2", "bob", "hello")); m.GetOutcome() != accepted {
 		t.Errorf("an approved person: %v", m)
@@ -280,6 +288,13 @@ func testOwners(t *testing.T, o backendtest.Options) {
 	if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "bob", Decision: pairRevoke, By: "webhook:boss"}); !fault.Is(err, fault.PermissionDenied) {
 		t.Errorf("about an owner: %v", err)
 	}
+	// The answer of a decision was lost: it is given again, is no wrong code, and changes nothing.
+	for range 6 {
+		r, err := gateway.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: carl.GetCode(), Decision: pairApprove, By: "webhook:boss"})
+		if err != nil || !r.GetAlready() || r.GetPairing().GetBy() != "webhook:bob" {
+			t.Errorf("a code that was approved: %v, %v", r, err)
+		}
+	}
 	eve := accept(t, w, inbound("4", "eve", "hello"))
 	for i := range 5 {
 		if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Code: fmt.Sprintf("AAAAAAA%d", i), Decision: pairApprove, By: "webhook:bob"}); !fault.Is(err, fault.PairingNotFound) {
@@ -297,6 +312,75 @@ func testOwners(t *testing.T, o backendtest.Options) {
 	if _, err := resolve(t, gateway, &registryv1.ResolvePairingRequest{Account: "wh", PeerId: "eve", Decision: pairDeny, By: "webhook:bob"}); !fault.Is(err, fault.PermissionDenied) {
 		t.Errorf("by one who is no owner any more: %v", err)
 	}
+}
+
+// A person who is approved is to be notified, once: a gateway that watches gets it, also after a restart of the registry,
+// until it reports the notice; the approval waits for that as long as it says. Programs post to a webhook: no one can be
+// notified over it.
+func TestNoticeOfApproval(t *testing.T) { backendtest.Each(t, testNoticeOfApproval) }
+
+func testNoticeOfApproval(t *testing.T, o backendtest.Options) {
+	const (
+		waiting = registryv1.PairingNotice_PAIRING_NOTICE_WAITING
+		sent    = registryv1.PairingNotice_PAIRING_NOTICE_SENT
+		failed  = registryv1.PairingNotice_PAIRING_NOTICE_FAILED
+	)
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, "channels:\n  wh: {type: webhook}\n  tg: {type: telegram, token: 'env:TG'}\n")
+	request := func(account, peer string) string {
+		r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: account, Messages: []*registryv1.InboundMessage{inbound(account+peer, peer, "hello")}})
+		return backendtest.Must(t, r, err).GetResults()[0].GetCode()
+	}
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: request("wh", "ann"), Decision: pairApprove, Wait: backendtest.DurationOf(time.Minute)}); err != nil || p.GetNotice() != 0 {
+		t.Errorf("over a webhook: %v, %v", p, err)
+	}
+	code := request("tg", "bob")
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove, Wait: backendtest.DurationOf(time.Millisecond)}); err != nil || p.GetNotice() != waiting {
+		t.Errorf("while no gateway receives: %v, %v", p, err)
+	}
+	w.Stop()
+	w = o.Start(t, registry.Config{})
+	gateway := w.As(rpc.Identity{Kind: rpc.Service, Name: "gateway"})
+	watch, err := gateway.Channels.WatchPairings(t.Context(), &registryv1.WatchPairingsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := func(want string, ok bool) {
+		t.Helper()
+		m, err := watch.Recv()
+		if err != nil || m.GetPairing().GetPeerId() != want || m.GetPairing().GetNotice() != waiting {
+			t.Fatalf("watched %v %v, want %s", m, err, want)
+		}
+		for range 2 {
+			r, err := gateway.Channels.ReportNotice(t.Context(), &registryv1.ReportNoticeRequest{Account: "tg", PeerId: want, Sent: ok})
+			backendtest.Must(t, r, err)
+			ok = !ok // the second one changes nothing
+		}
+	}
+	report("bob", true)
+	if r, err := w.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove}); err != nil || !r.GetAlready() || r.GetPairing().GetNotice() != sent {
+		t.Errorf("approved again: %v, %v", r, err)
+	}
+	for peer, ok := range map[string]bool{"carl": false, "dora": true} {
+		code, want := request("tg", peer), map[bool]registryv1.PairingNotice{true: sent, false: failed}[ok]
+		var g sync.WaitGroup
+		g.Go(func() {
+			p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove, Wait: backendtest.DurationOf(time.Minute)})
+			if err != nil || p.GetNotice() != want {
+				t.Errorf("%s, who waits for the notice: %v, %v; want %v", peer, p, err, want)
+			}
+		})
+		report(peer, ok)
+		g.Wait()
+	}
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "tg", PeerId: "bob", Decision: pairBlock}); err != nil || p.GetNotice() != 0 {
+		t.Errorf("blocked: %v, %v", p, err)
+	}
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "tg", PeerId: "bob", Decision: pairApprove}); err != nil || p.GetNotice() != waiting {
+		t.Errorf("approved once more: %v, %v", p, err)
+	}
+	report("bob", true)
 }
 
 // S4-56: a turn has the owners of the settings and those who were approved as one, each once and in a fixed order; one

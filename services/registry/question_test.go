@@ -14,6 +14,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -192,6 +193,53 @@ func testWhoMayAnswer(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// S3-48: a gateway answers for the person who was asked, at the account of the question, and for an owner, and for no
+// other person; a repeat is the same answer, which stands. No other service answers for a person.
+func TestAnswerInChat(t *testing.T) { backendtest.Each(t, testAnswerInChat) }
+
+func testAnswerInChat(t *testing.T, o backendtest.Options) {
+	c := converse(t, o)
+	setHome(t, o, c.World, "owners: ['webhook:boss']\nchannels:\n  wh: {type: webhook, dm: open}\n")
+	peer, _, err := source.ParseLenient(c.ask(c.request(1, time.Hour)).GetPeer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob := peer.ChannelType + ":" + peer.PeerID
+	gateway := c.As(rpc.Identity{Kind: rpc.Service, Name: "gateway-2"})
+	answer := func(as *backendtest.World, q *registryv1.Question, by, account, text string) (*registryv1.Question, error) {
+		r, err := as.Question.AnswerQuestion(t.Context(), &registryv1.AnswerQuestionRequest{QuestionId: q.GetQuestionId(), Answer: text, By: by, Account: account})
+		return r.GetQuestion(), err
+	}
+	q := c.ask(c.request(1, time.Hour))
+	for what, err := range map[string]error{
+		"another person":      second(answer(gateway, q, peer.ChannelType+":carol", peer.ChannelID, "1")),
+		"another account":     second(answer(gateway, q, bob, "other", "1")),
+		"another type":        second(answer(gateway, q, "other:"+peer.PeerID, peer.ChannelID, "1")),
+		"nobody":              second(answer(gateway, q, "", peer.ChannelID, "1")),
+		"a runner for a peer": second(answer(c.As(rpc.Identity{Kind: rpc.Service, Name: "runner"}), q, bob, peer.ChannelID, "1")),
+	} {
+		if !fault.Is(err, fault.NotAsked) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := answer(gateway, q, bob, peer.ChannelID, "3"); !fault.Is(err, fault.AnswerInvalid) {
+		t.Errorf("none of the options: %v", err)
+	}
+	for _, text := range []string{"2", "2", "1"} {
+		if got, err := answer(gateway, q, bob, peer.ChannelID, text); err != nil || got.GetAnswer() != "savings" || got.GetBy() != "person:"+bob {
+			t.Errorf("the person who was asked: %v %v", got, err)
+		}
+	}
+	if _, err := c.answer(q, "1"); !fault.Is(err, fault.QuestionClosed) || !strings.Contains(err.Error(), "was answered by "+bob+" at 20") {
+		t.Errorf("the owner answers later: %v", err)
+	}
+	if got, err := answer(gateway, c.ask(c.request(2, time.Hour)), "webhook:boss", "wh", "1"); err != nil || got.GetAnswer() != "main" {
+		t.Errorf("an owner: %v %v", got, err)
+	}
+}
+
+func second[A any](_ A, err error) error { return err }
+
 // Trap "question answered twice": CLI and message at the same instant, 500 times: one answer.
 func TestAnsweredTwice(t *testing.T) { backendtest.Each(t, testAnsweredTwice) }
 
@@ -281,7 +329,7 @@ func testQuestionEnds(t *testing.T, o backendtest.Options) {
 	}
 }
 
-// An agent waits for 20 answers at most.
+// An agent waits for 20 answers at most, of questions and of approvals.
 func TestManyQuestions(t *testing.T) { backendtest.Each(t, testManyQuestions) }
 
 func testManyQuestions(t *testing.T, o backendtest.Options) {
@@ -295,6 +343,12 @@ func testManyQuestions(t *testing.T, o backendtest.Options) {
 	c.Ask(c.ctx, backendtest.Question(c.turn.GetKey()+":tool:20:1", "ls", 0))
 	if _, err := c.Question.RequestQuestion(c.ctx, c.request(21, time.Hour)); !fault.Is(err, fault.Overloaded) {
 		t.Errorf("the 21st: %v", err)
+	}
+	if _, err := c.Approvals.RequestApproval(c.ctx, backendtest.Question(c.turn.GetKey()+":tool:21:2", "ls", 0)); !fault.Is(err, fault.Overloaded) || !strings.Contains(err.Error(), "waits for 20 answers") {
+		t.Errorf("an approval as the 21st: %v", err)
+	}
+	if a := c.Ask(c.ctx, backendtest.Question(c.turn.GetKey()+":tool:20:1", "ls", 0)); a.GetState() != pending {
+		t.Errorf("an approval that was asked for: %v", a)
 	}
 	if q := c.ask(c.request(1, time.Hour)); q.GetQuestionId() != first.GetQuestionId() {
 		t.Errorf("one that was asked: %v", q)

@@ -190,10 +190,10 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 func (s *Service) serve(ctx context.Context, cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Owners: p.accounts, Log: d.Logger,
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Approvals: p.approvals, Questions: p.questions, Meter: d.Metrics, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor, Owners: p.accounts, Log: d.Logger,
 	})
 	s.questions = approvals.NewQuestions(approvals.QuestionDeps{
-		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes,
+		Faults: p.Faults, Agents: p.agents, Inboxes: p.engine, Leases: p.table, Questions: p.questions, Approvals: p.approvals, Meter: d.Metrics, Wakes: p.wakes, Owners: p.accounts,
 	})
 	cancelWaits := func(ctx context.Context, agent, turn, by string) error {
 		return errors.Join(s.approvals.Cancel(ctx, agent, turn), s.questions.Cancel(ctx, agent, turn, by))
@@ -215,14 +215,14 @@ func (s *Service) serve(ctx context.Context, cfg Config, d Deps, p parts) {
 	})
 	s.turns = turns.New(turns.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota, CancelWaits: cancelWaits,
-		Approvals: s.approvals, Pins: s.pins, Owners: p.accounts,
+		Approvals: s.approvals, Questions: p.questions, Pins: s.pins, Owners: p.accounts,
 		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 	})
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits, Generation: p.generation})
 	router := routing.NewRouter(routing.Deps{Faults: p.Faults, Home: p.agents, Agents: p.agents, Store: p.engine, Revisions: p.revisions})
 	s.routing = routing.New(router)
 	s.channels = channels.New(channels.Deps{
-		Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table, Rates: p.quota, Meter: d.Metrics,
+		Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads, Store: p.accounts, Leases: p.table, Rates: p.quota, Meter: d.Metrics, Wakes: p.wakes,
 	})
 	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
 	decided := decisions.New(decisions.Deps{Faults: p.Faults, Pairings: p.accounts, Policies: p.approvals, Pins: p.pins, Log: d.Logger, Record: s.auditor.added})

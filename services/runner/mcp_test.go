@@ -3,6 +3,8 @@ package runner_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -370,6 +372,7 @@ func TestMCPSecretMissing(t *testing.T) {
 	}
 	var requests atomic.Int32
 	proxy := httputil.NewSingleHostReverseProxy(good)
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // of the stream that ends with the server
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		proxy.ServeHTTP(w, r)

@@ -77,7 +77,7 @@ func (s *sender) Destination(m channel.Message) string {
 // Limit implements [channel.Limiter].
 func (s *sender) Limit() channel.Limit {
 	return channel.Limit{
-		Max: maxText, Units: utf16.RuneLen, Size: func(text string) int { return units(render(text, math.MaxInt)[0]) },
+		Max: maxText, Buttons: maxSection, Units: utf16.RuneLen, Size: func(text string) int { return units(render(text, math.MaxInt)[0]) },
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
@@ -51,11 +52,13 @@ type pairing struct {
 	At       time.Time  `json:"at"`
 	Expires  *time.Time `json:"expires,omitempty"` // of the code of a pending one
 	Messages int64      `json:"messages"`          // that were not stored
+	Notice   string     `json:"notice,omitempty"`  // that the person was approved: waiting, sent or failed; none: no notice
 }
 
 func of(p *registry.Pairing) pairing {
 	out := pairing{
 		p.GetAccount(), p.GetType(), p.GetPeerId(), p.GetPeerName(), command.Word(p.GetState(), "PAIRING_STATE_", "unspecified"), p.GetOwner(), p.GetBy(), p.GetAt().AsTime(), nil, p.GetMessages(),
+		command.Word(p.GetNotice(), "PAIRING_NOTICE_", ""),
 	}
 	if p.GetExpires() != nil {
 		at := p.GetExpires().AsTime()
@@ -131,12 +134,13 @@ func approveCommand(e *command.Env) *cobra.Command {
 		Long: `Let a person write: PERSON is the code that the person was sent, or ACCOUNT:PEER of
 'agentctl pair list'. With --owner the person may also use every command and approve
 requests, at all accounts of the type. A second person of an agent that has one conversation
-for all is refused without --share-main, because each would read what the other writes.`,
+for all is refused without --share-main, because each would read what the other writes.
+The person is notified over the account; the command waits for that some seconds.`,
 		Example: `  agentctl pair approve QX4T7MHD
   agentctl pair approve tg:1207 --owner`,
 		RunE: func(c *cobra.Command, args []string) error {
 			req := request(args[0], registry.PairingDecision_PAIRING_DECISION_APPROVE)
-			req.Owner, req.ShareMain = owner, share
+			req.Owner, req.ShareMain, req.Wait = owner, share, durationpb.New(noticeWait)
 			r, err := e.Channels().ResolvePairing(c.Context(), req)
 			if err != nil {
 				return err
@@ -146,8 +150,12 @@ for all is refused without --share-main, because each would read what the other 
 			if p.Owner {
 				text = " is an owner and may write to " + p.Account
 			}
+			if r.GetAlready() {
+				text += " already"
+			}
+			text += " - " + notified(r.GetPairing().GetNotice(), p.Account)
 			if p.Messages > 0 {
-				text += " - earlier messages were not stored"
+				text += "; earlier messages were not stored"
 			}
 			return e.Show(p, p.person(), "%s", screen.Line(p.String()+text))
 		},
@@ -155,6 +163,23 @@ for all is refused without --share-main, because each would read what the other 
 	c.Flags().BoolVar(&owner, "owner", false, "also make the person an owner of the home")
 	c.Flags().BoolVar(&share, "share-main", false, "accept that the person reads the conversation of others")
 	return c
+}
+
+// noticeWait is how long the command waits for the notice to the person. A gateway that receives for the account sends it
+// within that, as a rule.
+const noticeWait = 5 * time.Second
+
+// notified says what has become of the notice to a person who was approved.
+func notified(n registry.PairingNotice, account string) string {
+	switch n {
+	case registry.PairingNotice_PAIRING_NOTICE_SENT:
+		return "notified"
+	case registry.PairingNotice_PAIRING_NOTICE_WAITING:
+		return "not notified yet: that is done when " + account + " receives"
+	case registry.PairingNotice_PAIRING_NOTICE_FAILED:
+		return "not notified: the platform refused the notice"
+	}
+	return "not notified"
 }
 
 // decide is a command whose decision needs no more than the person; done says what holds then at an account.

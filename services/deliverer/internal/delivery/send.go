@@ -70,7 +70,7 @@ func (l *lane) target(due Due) target {
 	}
 	w := target{channel: c, name: c.Name(), message: channel.Message{
 		AgentID: l.agent.id, ThreadID: l.thread, EventID: due.Event.ID, Key: due.Key, Attempt: due.Attempt,
-		MaybeDuplicate: due.MaybeDuplicate, Text: text, Content: json.RawMessage(due.Event.Content), ReplyContext: content.ReplyContext, CreatedAt: due.Event.CreatedAt,
+		MaybeDuplicate: due.MaybeDuplicate, Text: text, Buttons: content.Question.Buttons(), Content: json.RawMessage(due.Event.Content), ReplyContext: content.ReplyContext, CreatedAt: due.Event.CreatedAt,
 		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
 	}}
 	if w.action, w.id = content.Action, cmp.Or(content.MessageID, due.MessageID); w.action == "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/chatcommand"
@@ -53,6 +55,8 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 		text, err = a.usage(ctx, r)
 	case "approve", "deny":
 		text, err = a.decide(ctx, c.GetName(), args, by)
+	case "answer":
+		text, err = a.answerQuestion(ctx, c.GetArgs(), by)
 	case "pair":
 		text, err = a.letIn(ctx, args, by)
 	default: // one that this build knows and does not answer
@@ -106,9 +110,22 @@ func (a *Account) decide(ctx context.Context, name string, args []string, by str
 	case registryv1.ApprovalDecision_APPROVAL_DECISION_DENY:
 		return "Denied: " + what, nil
 	case registryv1.ApprovalDecision_APPROVAL_DECISION_ALWAYS:
-		return "Approved, from now on: " + what, nil
+		return fmt.Sprintf("Approved: %s\nFrom now on %s may run, as its allow list says:%s", what, r.GetApproval().GetAgentId(), entries(r.GetApproval())), nil
 	}
 	return "Approved once: " + what, nil
+}
+
+// answerQuestion answers a question of the agent for the person who was asked, or for an owner.
+func (a *Account) answerQuestion(ctx context.Context, args, by string) (string, error) {
+	id, answer, ok := strings.Cut(strings.TrimSpace(args), " ")
+	if !ok {
+		return "Write /answer ID, and your answer.", nil
+	}
+	r, err := a.deps.Questions.AnswerQuestion(ctx, &registryv1.AnswerQuestionRequest{QuestionId: id, Answer: answer, By: by, Account: a.name})
+	if err != nil {
+		return "", err
+	}
+	return "Answered: " + markup.Code(channel.Clean(r.GetQuestion().GetAnswer(), maxCommand)), nil
 }
 
 // letIn approves the person of a code for an owner.
@@ -117,11 +134,22 @@ func (a *Account) letIn(ctx context.Context, args []string, by string) (string, 
 		return "Write /pair CODE, with the code that the person was sent.", nil
 	}
 	r, err := a.deps.Channels.ResolvePairing(ctx, &registryv1.ResolvePairingRequest{
-		Code: args[0], Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE, By: by,
+		Code: args[0], Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE, By: by, Wait: durationpb.New(acceptLimit / 2),
 	})
 	if err != nil {
 		return "", err
 	}
 	p := r.GetPairing()
-	return fmt.Sprintf("%s (%s:%s) may write to %s.", channel.Clean(p.GetPeerName(), 64), p.GetType(), channel.Clean(p.GetPeerId(), 64), p.GetAccount()), nil
+	may := "may write to"
+	if r.GetAlready() {
+		may = "was already approved and may write to"
+	}
+	text := fmt.Sprintf("%s (%s:%s) %s %s", channel.Clean(p.GetPeerName(), 64), p.GetType(), channel.Clean(p.GetPeerId(), 64), may, p.GetAccount())
+	switch p.GetNotice() {
+	case registryv1.PairingNotice_PAIRING_NOTICE_SENT:
+		return text + " - notified.", nil
+	case registryv1.PairingNotice_PAIRING_NOTICE_WAITING:
+		return text + " - not notified yet.", nil
+	}
+	return text + " - not notified.", nil
 }

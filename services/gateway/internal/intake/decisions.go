@@ -1,11 +1,13 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/execpolicy"
 	"github.com/theclaw/agents/internal/hook"
 	"github.com/theclaw/agents/internal/markup"
 	"github.com/theclaw/agents/internal/pause"
@@ -22,8 +25,10 @@ import (
 )
 
 const (
-	// maxCommand is how many characters of a command a notice shows.
+	// maxCommand is how many characters of a command a notice shows that cannot show all of it.
 	maxCommand = 500
+	// maxApproval is how many bytes the notice of an approval has at most.
+	maxApproval = 4 << 10
 	// showAgain is how soon a notice is sent again that reached no owner.
 	showAgain = time.Minute
 )
@@ -89,12 +94,13 @@ func poke(c chan struct{}) {
 }
 
 // Decisions shows owners in their direct chats, or in the chat of the run, what waits for their decision, and people
-// what has become of the questions of their agents elsewhere. It keeps nothing: a gateway that starts shows
-// once more what waits.
+// what has become of the questions of their agents elsewhere, and that they were approved. It keeps nothing: a gateway
+// that starts shows once more what waits.
 type Decisions struct {
 	Deps
 
-	changed chan struct{} // has one when waiting or owners changed
+	changed  chan struct{} // has one when waiting or owners changed
+	admitted *admitted
 
 	mu      sync.Mutex
 	owners  []string // of the settings, as TYPE:PEER
@@ -112,7 +118,7 @@ func (d *Decisions) Owners(list []string) {
 
 // NewDecisions returns one; call Run.
 func NewDecisions(d Deps) *Decisions {
-	return &Decisions{Deps: d, changed: make(chan struct{}, 1), waiting: map[string]*registryv1.WatchApprovalsResponse{}, shown: map[string]map[string]bool{}}
+	return &Decisions{Deps: d, changed: make(chan struct{}, 1), admitted: newAdmitted(), waiting: map[string]*registryv1.WatchApprovalsResponse{}, shown: map[string]map[string]bool{}}
 }
 
 // Run works until ctx ends.
@@ -120,12 +126,15 @@ func (d *Decisions) Run(ctx context.Context) {
 	var g sync.WaitGroup
 	g.Go(func() { repeat(ctx, d.watchApprovals) })
 	g.Go(func() { repeat(ctx, d.watchQuestions) })
+	g.Go(func() { repeat(ctx, d.watchPairings) })
+	g.Go(func() { d.notifyAdmitted(ctx) })
 	defer g.Wait()
 	for {
 		d.show(ctx)
 		select {
 		case <-d.changed:
 		case <-d.live.came:
+			poke(d.admitted.changed)
 		case <-time.After(showAgain):
 		case <-ctx.Done():
 			return
@@ -184,23 +193,29 @@ func (d *Decisions) watchQuestions(ctx context.Context, received func()) error {
 		}
 		received()
 		q := m.GetQuestion()
-		text := ""
-		switch {
-		case q.GetState() == registryv1.QuestionState_QUESTION_STATE_EXPIRED:
-			text = "The time to answer is over: " + q.GetText()
-		case q.GetState() == registryv1.QuestionState_QUESTION_STATE_ANSWERED && q.GetBy() == "owner":
-			text = fmt.Sprintf("Answered elsewhere: %s - %s", q.GetText(), q.GetAnswer())
-		default:
-			continue
-		}
 		from, _, err := source.ParseLenient(q.GetPeer())
 		if err != nil || from.Kind != source.External {
 			continue
 		}
+		text := ""
+		switch {
+		case q.GetState() == registryv1.QuestionState_QUESTION_STATE_EXPIRED:
+			text = "The time to answer is over: " + q.GetText()
+		case q.GetState() == registryv1.QuestionState_QUESTION_STATE_ANSWERED && elsewhere(q, from):
+			text = fmt.Sprintf("Answered elsewhere: %s - %s", q.GetText(), q.GetAnswer())
+		default:
+			continue
+		}
 		if a := d.live.named(from.ChannelID); a != nil && a.kind.Name == from.ChannelType {
-			_ = a.notify(channel.Update{Key: q.GetQuestionId(), Kind: from.SessionType, SessionID: from.SessionID, PeerID: from.PeerID}, "question", text)
+			_ = a.notify(channel.Update{Key: q.GetQuestionId(), Kind: from.SessionType, SessionID: from.SessionID, PeerID: from.PeerID, Thread: m.GetPlatformThread()}, "question", text)
 		}
 	}
+}
+
+// elsewhere reports whether another one answered than the person who was asked.
+func elsewhere(q *registryv1.Question, asked source.Address) bool {
+	person, ok := strings.CutPrefix(q.GetBy(), "person:")
+	return q.GetBy() == "owner" || ok && person != asked.ChannelType+":"+asked.PeerID
 }
 
 // show sends each owner what was not shown yet.
@@ -264,7 +279,8 @@ func (d *Decisions) sendTo(from source.Address, m *registryv1.WatchApprovalsResp
 		return false
 	}
 	u := channel.Update{Key: a.GetApprovalId(), Kind: from.SessionType, SessionID: from.SessionID, PeerID: from.PeerID, Thread: m.GetPlatformThread()}
-	return account.notify(u, "approval", approvalText(a, account.kind.Prefix()), approvalButtons(a)...) == nil
+	text, buttons := approvalNotice(a, account.kind.Prefix(), account.fits)
+	return account.notify(u, "approval", text, buttons...) == nil
 }
 
 // open reports whether an approval still waits, and was not shown to an owner, or in the chat of an address.
@@ -295,7 +311,8 @@ func (d *Decisions) send(ctx context.Context, owner string, a *registryv1.Approv
 			continue
 		}
 		u := channel.Update{Key: a.GetApprovalId(), Kind: "dm", SessionID: session, PeerID: peer}
-		if account.notify(u, "approval", approvalText(a, account.kind.Prefix()), approvalButtons(a)...) == nil {
+		text, buttons := approvalNotice(a, account.kind.Prefix(), account.fits)
+		if account.notify(u, "approval", text, buttons...) == nil {
 			return true
 		}
 	}
@@ -317,41 +334,87 @@ func (a *Account) direct(ctx context.Context, peer string) (string, error) {
 	return session, err
 }
 
-// approvalText is a question for an owner in one message, where commands begin with a prefix.
-func approvalText(a *registryv1.Approval, prefix string) string {
-	text := fmt.Sprintf("%s wants to run, in %s:\n%s", a.GetAgentId(), markup.Code(channel.Clean(a.GetCwd(), 200)), block(a.GetCommand()))
+// fits reports whether a text is sent as one message, with buttons.
+func (a *Account) fits(text string) bool {
+	if len(text) > maxApproval {
+		return false
+	}
+	l, ok := a.out.(channel.Limiter)
+	if !ok {
+		return true
+	}
+	limit := l.Limit()
+	return len(pieces(limit, text)) <= 1 && limit.Length(text) <= cmp.Or(limit.Buttons, limit.Max)
+}
+
+// approvalNotice is a question for an owner in one message that fits, with its buttons. A button approves only what
+// the message shows completely: Always needs the entries that it adds, and one that shows the beginning of a command
+// has no button that approves. The command is last, so that nothing of the reason can pass for a part of it. The answers
+// that people write begin with prefix.
+func approvalNotice(a *registryv1.Approval, prefix string, fits func(string) bool) (text string, buttons []channel.Button) {
+	id, command := a.GetApprovalId(), visible(a.GetCommand())
+	once := channel.Button{Text: "Approve once", Command: "/approve " + id + " once"}
+	deny := channel.Button{Text: "Deny", Command: "/deny " + id}
+	note := ""
+	if len(a.GetPatterns()) > 0 {
+		note = "\nAlways allows from now on:" + entries(a)
+		if text = approvalText(a, prefix, "once, always", note, command); fits(text) {
+			return text, []channel.Button{once, {Text: "Always", Command: "/approve " + id + " always"}, deny}
+		}
+		note = "\nWhat always would allow is too long for this message: 'agentctl approvals list --json' shows it."
+	}
+	if text = approvalText(a, prefix, "once", note, command); fits(text) {
+		return text, []channel.Button{once, deny}
+	}
+	all := utf8.RuneCountInString(command)
+	for n := min(all, maxCommand); ; n /= 2 {
+		part := fmt.Sprintf("\nThe command is too long for this message, which has the first %d of its %d characters. "+
+			"Read all of it with 'agentctl approvals list --json' before you approve.", n, all)
+		if text = approvalText(a, prefix, "once", part, cut(command, n)); n <= 1 || fits(text) {
+			return text, []channel.Button{deny}
+		}
+	}
+}
+
+// approvalText is an approval with the answers to it, a note, and the command or its beginning.
+func approvalText(a *registryv1.Approval, prefix, modes, note, command string) string {
+	text := fmt.Sprintf("%s wants to run a command in %s.", a.GetAgentId(), markup.Code(channel.Clean(a.GetCwd(), 200)))
 	if a.GetReason() != "" {
-		text += "\n" + markup.Code(channel.Clean(a.GetReason(), maxCommand))
+		text += "\nReason: " + markup.Code(channel.Clean(a.GetReason(), maxCommand))
 	}
 	if a.GetExternal() {
 		text += "\nText from outside takes part in this conversation."
 	}
-	modes := "once"
-	if len(a.GetPatterns()) > 0 {
-		modes = "once, always"
-	}
 	left := time.Until(a.GetExpiresAt().AsTime()).Round(time.Minute)
-	return text + fmt.Sprintf("\nReply %sapprove %s [%s] or %sdeny %s (%d min)", prefix, a.GetApprovalId(), modes, prefix, a.GetApprovalId(), max(int(left.Minutes()), 1))
+	id := cmp.Or(a.GetShortId(), a.GetApprovalId())
+	text += fmt.Sprintf("\nReply %sapprove %s [%s] or %sdeny %s (%d min)", prefix, id, modes, prefix, id, max(int(left.Minutes()), 1))
+	return text + note + "\nThe command:\n" + markup.Fenced(command)
 }
 
-// block is a command as it is, between fences; one that is too long is cut, and says so.
-func block(s string) string {
-	s = valid(s)
-	if n := utf8.RuneCountInString(s); n > maxCommand {
-		s = cut(s, maxCommand) + fmt.Sprintf("\n... and %d more characters: 'agentctl approvals list' shows all", n-maxCommand)
+// entries are what the answer always adds to the allow list of an agent, each in a line.
+func entries(a *registryv1.Approval) string {
+	var b strings.Builder
+	for _, p := range a.GetPatterns() {
+		rest := "with any arguments"
+		if len(p.GetArgs()) > 0 {
+			rest = "with any further arguments"
+		}
+		words := visible(execpolicy.Join(append([]string{p.GetPattern()}, p.GetArgs()...)))
+		b.WriteString("\n" + markup.Code(strings.ReplaceAll(words, "\n", `\n`)) + " " + rest)
 	}
-	return markup.Fenced(s)
+	return b.String()
 }
 
-// approvalButtons are those of an approval that is shown completely.
-func approvalButtons(a *registryv1.Approval) []channel.Button {
-	if utf8.RuneCountInString(a.GetCommand()) > maxCommand {
-		return nil
+// visible is a text in which each character is seen: those that are not, or that change the order of others, are
+// written as \u and their number. Lines and tabs stay.
+func visible(s string) string {
+	var b strings.Builder
+	for _, r := range valid(s) {
+		if r == '\n' || r == '\t' || strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
 	}
-	id := a.GetApprovalId()
-	out := []channel.Button{{Text: "Approve once", Command: "/approve " + id + " once"}}
-	if len(a.GetPatterns()) > 0 {
-		out = append(out, channel.Button{Text: "Always", Command: "/approve " + id + " always"})
-	}
-	return append(out, channel.Button{Text: "Deny", Command: "/deny " + id})
+	return b.String()
 }

@@ -81,8 +81,8 @@ func (a *Account) notifyRarely(u channel.Update, reason, text string) {
 // cannot be sent is logged and returned: the update is acknowledged all the same.
 func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel.Button) error {
 	if l, ok := a.out.(channel.Limiter); ok {
-		if pieces := chunk.Split(text, chunk.Bounds{Max: max(l.Limit().Max-len(noticeCut), chunk.Least), Units: l.Limit().Units}); len(pieces) > 1 {
-			text = pieces[0].Text + noticeCut
+		if list := pieces(l.Limit(), text); len(list) > 1 {
+			text = list[0].Text + noticeCut
 		}
 	}
 	// The text is part of the key: another start may give a person another code, and a platform that
@@ -110,6 +110,11 @@ func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel
 		a.deps.Logger.Warn("a notice was not sent", "account", a.name, "kind", kind, "error", err.What)
 	}
 	return err
+}
+
+// pieces are the parts of a notice that its platform would take, each with the end of one that is cut.
+func pieces(l channel.Limit, text string) []chunk.Piece {
+	return chunk.Split(text, chunk.Bounds{Max: max(l.Max-len(noticeCut), chunk.Least), Units: l.Units})
 }
 
 // ErrNotUp reports that an account is not connected to its platform here.

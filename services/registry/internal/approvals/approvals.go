@@ -52,8 +52,7 @@ import (
 const (
 	// maxWait is how long one call waits: so long that a question which waits for days costs few
 	// calls.
-	maxWait    = 10 * time.Minute
-	maxPending = 100 // of one agent
+	maxWait = 10 * time.Minute
 	// usable is how long after the answer an approval can be used: a runner that was killed
 	// meanwhile must start again, and claim the turn.
 	usable = 10 * time.Minute
@@ -121,6 +120,7 @@ type Deps struct {
 	Inboxes   Inboxes
 	Leases    Leases
 	Approvals store.Approvals
+	Questions store.Questions // which count as answers that an agent waits for
 	Meter     Meter
 	Wakes     Wakes
 	Life      time.Duration // how long a question waits for an answer; 0: as the settings of its agent say
@@ -206,12 +206,8 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		if err := s.checkAbsent(req.GetCreateAgent()); err != nil { // a person need not be asked
 			return a, err
 		}
-		waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
-		if err != nil {
+		if err := roomToAsk(ctx, s.Approvals, s.Questions, req.GetAgentId()); err != nil {
 			return a, s.Fault(req.GetAgentId(), "", err)
-		}
-		if len(waiting) == maxPending {
-			return a, fault.New(codes.ResourceExhausted, fault.Overloaded, fmt.Sprintf("agent '%s' has %d questions without an answer", req.GetAgentId(), maxPending), "answer some with 'agentctl approvals'")
 		}
 		life, err := s.life(ctx, req.GetAgentId())
 		if err != nil {
@@ -328,7 +324,13 @@ func (s *Service) take(ctx context.Context, id string, token uint64, fallback bo
 // ResolveApproval answers a question. One whose turn has ended is closed instead: the
 // answer would not be read.
 func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
-	asked, there, err := s.Approvals.Approval(ctx, req.GetApprovalId(), "", "")
+	id, err := named(req.GetApprovalId(), shortApproval, func(after string, limit int) ([]store.Approval, error) {
+		return s.Approvals.Approvals(ctx, after, "", "", limit)
+	}, func(a store.Approval) string { return a.ID })
+	if err != nil {
+		return nil, s.Fault("", "", err)
+	}
+	asked, there, err := s.Approvals.Approval(ctx, id, "", "")
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
@@ -342,7 +344,7 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		}
 	}
 	decision, by := decisionOf(ctx, req)
-	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) (*store.ExecPolicy, error) {
+	a, err := s.change(ctx, id, func(a *store.Approval) (*store.ExecPolicy, error) {
 		switch {
 		case over && a.State == pending:
 			closeOf(a, endOfTurn)
@@ -379,21 +381,30 @@ func (s *Service) mayResolve(ctx context.Context, agent, by string) error {
 	if id, _ := rpc.IdentityFrom(ctx); id.Kind == rpc.Owner {
 		return nil
 	}
-	owners, err := s.Owners.PairedOwners(ctx)
+	owner, err := isOwner(ctx, s.Owners, s.Agents, agent, by)
 	if err != nil {
-		return s.Fault("", "", err)
+		return s.Fault(agent, "", err)
 	}
-	if a, err := s.Agents.Get(agent); err == nil {
-		set, err := s.Agents.Settings(ctx, a)
-		if err != nil {
-			return s.Fault(agent, "", err)
-		}
-		owners = append(owners, set.Owners...)
-	}
-	if by == "" || !slices.Contains(owners, by) {
+	if !owner {
 		return fault.New(codes.PermissionDenied, fault.PermissionDenied, "only an owner may decide", "an owner decides, or the person is made one: 'agentctl pair approve CODE --owner'")
 	}
 	return nil
+}
+
+// isOwner reports whether a person, as type:peer, is an owner of the home, as the settings of an agent have them.
+func isOwner(ctx context.Context, owners Owners, agents Agents, agent, person string) (bool, error) {
+	list, err := owners.PairedOwners(ctx)
+	if err != nil {
+		return false, err
+	}
+	if a, err := agents.Get(agent); err == nil {
+		set, err := agents.Settings(ctx, a)
+		if err != nil {
+			return false, err
+		}
+		list = append(list, set.Owners...)
+	}
+	return person != "" && slices.Contains(list, person), nil
 }
 
 // What has ended a question without an answer.
@@ -454,19 +465,27 @@ func (s *Service) shown(ctx context.Context, m *registryv1.Approval) *registryv1
 		return out
 	}
 	out.Notify = notify[set.Config.Tools.ApprovalNotify]
-	_, id, ok := turnOf(m.GetKey())
-	if !ok || out.GetNotify() != registryv1.ApprovalNotify_APPROVAL_NOTIFY_ORIGIN {
-		return out
-	}
-	e, _, err := s.Inboxes.InboxEvent(ctx, a.ID, id)
-	if err != nil {
-		return out
-	}
-	out.Source = e.Source
-	if c, err := channel.ParseContent(json.RawMessage(e.Content)); err == nil {
-		out.PlatformThread = c.ReplyContext.PlatformThread()
+	if out.GetNotify() == registryv1.ApprovalNotify_APPROVAL_NOTIFY_ORIGIN {
+		out.Source, out.PlatformThread = origin(ctx, s.Inboxes, a.ID, m.GetKey())
 	}
 	return out
+}
+
+// origin is the address of who wrote the message of the turn that asks, and the thread of the platform in which it
+// was written. Both are empty when the message cannot be read.
+func origin(ctx context.Context, inboxes Inboxes, agent, key string) (address, platformThread string) {
+	_, id, ok := turnOf(key)
+	if !ok {
+		return "", ""
+	}
+	e, _, err := inboxes.InboxEvent(ctx, agent, id)
+	if err != nil {
+		return "", ""
+	}
+	if c, err := channel.ParseContent(json.RawMessage(e.Content)); err == nil {
+		platformThread = c.ReplyContext.PlatformThread()
+	}
+	return e.Source, platformThread
 }
 
 // message converts a question; one whose time is over is expired.
@@ -476,7 +495,7 @@ func message(a store.Approval) *registryv1.Approval {
 		st = registryv1.ApprovalState_APPROVAL_STATE_EXPIRED
 	}
 	out := &registryv1.Approval{
-		ApprovalId: a.ID, AgentId: a.Agent, ThreadId: a.Thread, Key: a.Key, Command: a.Command, Cwd: a.Cwd, Reason: a.Reason, Digest: a.Digest,
+		ApprovalId: a.ID, ShortId: shortOf(shortApproval, a.ID), AgentId: a.Agent, ThreadId: a.Thread, Key: a.Key, Command: a.Command, Cwd: a.Cwd, Reason: a.Reason, Digest: a.Digest,
 		State: st, RequestedAt: timestamppb.New(a.Requested), ExpiresAt: timestamppb.New(a.Expires),
 		Kind: kinds[a.Kind], Tool: a.Tool, Summary: a.Summary, Patterns: patterns(a.Patterns), External: a.External, Decision: decisions[a.Decision], By: a.By,
 	}

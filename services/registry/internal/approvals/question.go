@@ -13,10 +13,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -28,8 +30,10 @@ const (
 	maxAnswer = 64 << 10 // bytes
 	// maxWaits is how many answers an agent waits for, of approvals and questions.
 	maxWaits = 20
-	// byOwner is who answered when the owner did; a message is known by its key.
-	byOwner = "owner"
+	// byOwner is who answered when the owner did; a message is known by its key, and a person who pressed a button by
+	// byPerson and the address, which no key of a message begins with.
+	byOwner  = "owner"
+	byPerson = "person:"
 )
 
 var questionStates = map[string]registryv1.QuestionState{
@@ -55,11 +59,12 @@ type QuestionDeps struct {
 	Approvals store.Approvals
 	Meter     Meter
 	Wakes     Wakes
+	Owners    Owners
 }
 
 // Questions implements QuestionService: an agent asks the person it talks to, and waits.
 //
-//	         answer of the owner, or of the peer in a message
+//	         answer of an owner, or of the peer in a message or by a button
 //	PENDING -------------------------------------------------> ANSWERED
 //	   |  \
 //	   |   `-- the turn or the agent is stopped --> CANCELED
@@ -67,8 +72,9 @@ type QuestionDeps struct {
 //
 // It promises that a question and its answer are on disk before anybody is notified of them,
 // that the first answer stands, and that a runner answers only with a later message of the
-// peer that was asked, in the same conversation: the registry reads that message itself. The
-// zero value is not usable; see NewQuestions.
+// peer that was asked, in the same conversation: the registry reads that message itself. A
+// gateway answers for the peer that was asked, at the account of the question, and for owners.
+// The zero value is not usable; see NewQuestions.
 type Questions struct {
 	registryv1.UnimplementedQuestionServiceServer
 	QuestionDeps
@@ -146,8 +152,8 @@ func (s *Questions) ask(ctx context.Context, req *registryv1.RequestQuestionRequ
 		if err != nil {
 			return q, s.Fault(agent, thread.Inbox, err)
 		}
-		if err := s.roomToAsk(ctx, agent); err != nil {
-			return q, err
+		if err := roomToAsk(ctx, s.Approvals, s.Questions, agent); err != nil {
+			return q, s.Fault(agent, "", err)
 		}
 		now := time.Now()
 		q = store.Question{
@@ -160,24 +166,24 @@ func (s *Questions) ask(ctx context.Context, req *registryv1.RequestQuestionRequ
 	}
 }
 
-// roomToAsk refuses a question of an agent that waits for many answers.
-func (s *Questions) roomToAsk(ctx context.Context, agent string) error {
-	const page = 200
-	questions, err := s.Questions.Questions(ctx, "", agent, store.QuestionPending, page)
+// roomToAsk refuses an approval or a question of an agent that waits for many answers.
+func roomToAsk(ctx context.Context, a store.Approvals, q store.Questions, agent string) error {
+	const page = 10 * maxWaits // the state of one whose time is over may not be written yet
+	questions, err := q.Questions(ctx, "", agent, store.QuestionPending, page)
 	if err != nil {
-		return s.Fault(agent, "", err)
+		return err
 	}
-	asked, err := s.Approvals.Approvals(ctx, "", agent, pending, page)
+	approvals, err := a.Approvals(ctx, "", agent, pending, page)
 	if err != nil {
-		return s.Fault(agent, "", err)
+		return err
 	}
-	n, now := 0, time.Now() // the state of one whose time is over may not be written yet
+	n, now := 0, time.Now()
 	for _, q := range questions {
 		if now.Before(q.Expires) {
 			n++
 		}
 	}
-	for _, a := range asked {
+	for _, a := range approvals {
 		if now.Before(a.Expires) {
 			n++
 		}
@@ -233,13 +239,19 @@ func (s *Questions) change(ctx context.Context, id string, next func(*store.Ques
 // AnswerQuestion answers a question. One whose turn has ended is canceled instead: nothing reads
 // the answer.
 func (s *Questions) AnswerQuestion(ctx context.Context, req *registryv1.AnswerQuestionRequest) (*registryv1.AnswerQuestionResponse, error) {
-	asked, there, err := s.Questions.Question(ctx, req.GetQuestionId(), "", "")
+	id, err := named(req.GetQuestionId(), shortQuestion, func(after string, limit int) ([]store.Question, error) {
+		return s.Questions.Questions(ctx, after, "", "", limit)
+	}, func(q store.Question) string { return q.ID })
+	if err != nil {
+		return nil, s.Fault("", "", err)
+	}
+	asked, there, err := s.Questions.Question(ctx, id, "", "")
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
 	over := false
 	if there {
-		if err := s.mayAnswer(ctx, asked, req.GetEventKey()); err != nil {
+		if err := s.mayAnswer(ctx, asked, req); err != nil {
 			return nil, err
 		}
 		if asked.State == store.QuestionPending {
@@ -249,7 +261,10 @@ func (s *Questions) AnswerQuestion(ctx context.Context, req *registryv1.AnswerQu
 		}
 	}
 	by := cmp.Or(req.GetEventKey(), byOwner)
-	q, err := s.change(ctx, req.GetQuestionId(), func(q *store.Question) error {
+	if req.GetBy() != "" {
+		by = byPerson + boundary.Name(req.GetBy())
+	}
+	q, err := s.change(ctx, id, func(q *store.Question) error {
 		switch {
 		case q.State == store.QuestionAnswered && q.By == by && by != byOwner:
 			return nil // the call is repeated
@@ -275,17 +290,40 @@ func (s *Questions) AnswerQuestion(ctx context.Context, req *registryv1.AnswerQu
 	return &registryv1.AnswerQuestionResponse{Question: questionMessage(q)}, nil
 }
 
-// mayAnswer refuses callers and messages that are not asked.
-func (s *Questions) mayAnswer(ctx context.Context, q store.Question, key string) error {
+// mayAnswer refuses callers, people and messages that are not asked.
+func (s *Questions) mayAnswer(ctx context.Context, q store.Question, req *registryv1.AnswerQuestionRequest) error {
 	refused := func(what string) error {
 		return fault.New(codes.PermissionDenied, fault.NotAsked, what, "only the peer that was asked and the owner answer a question")
 	}
-	if key == "" {
-		if id, _ := rpc.IdentityFrom(ctx); id.Kind != rpc.Owner {
-			return refused("a service answers a question with the message of the peer that was asked")
-		}
+	caller, _ := rpc.IdentityFrom(ctx)
+	key := req.GetEventKey()
+	switch owner := caller.Kind == rpc.Owner; {
+	case key != "" && req.GetBy() != "":
+		return wire.Bad("the answer is of a message and of a person", "name one of them")
+	case key != "":
+		return s.isAnswer(ctx, q, key, refused)
+	case req.GetBy() == "" && !owner:
+		return refused("a service answers a question with the message of the peer that was asked")
+	case req.GetBy() == "":
+		return nil
+	case !owner && caller.Role() != "gateway":
+		return refused("only a gateway answers for a person")
+	}
+	if from, _, err := source.ParseLenient(q.Peer); err == nil && from.Kind == source.External && from.ChannelID == req.GetAccount() && from.ChannelType+":"+from.PeerID == req.GetBy() {
 		return nil
 	}
+	owner, err := isOwner(ctx, s.Owners, s.Agents, q.Agent, req.GetBy())
+	if err != nil {
+		return s.Fault(q.Agent, "", err)
+	}
+	if !owner {
+		return refused("another person was asked")
+	}
+	return nil
+}
+
+// isAnswer refuses the message with a key unless it may be the answer.
+func (s *Questions) isAnswer(ctx context.Context, q store.Question, key string, refused func(what string) error) error {
 	if err := s.leased(ctx, q.Agent); err != nil {
 		return err
 	}
@@ -354,7 +392,9 @@ func choose(q store.Question, text string) (string, error) {
 // closed is the error of an answer that comes too late: who was first, and when.
 func closed(q store.Question) error {
 	who := ""
-	if id, ok := thread.KeyID(q.By); ok {
+	if person, ok := strings.CutPrefix(q.By, byPerson); ok {
+		who = " by " + person
+	} else if id, ok := thread.KeyID(q.By); ok {
 		who = fmt.Sprintf(" by message %d of the peer", id)
 	} else if q.By != "" {
 		who = " by the " + q.By
@@ -422,7 +462,7 @@ func questionMessage(q store.Question) *registryv1.Question {
 		q.State, q.Ended = store.QuestionExpired, q.Expires
 	}
 	m := &registryv1.Question{
-		QuestionId: q.ID, AgentId: q.Agent, ThreadId: q.Thread, Key: q.Key, Text: q.Text, Options: q.Options, AllowText: q.AllowText, Peer: wire.Text(q.Peer),
+		QuestionId: q.ID, ShortId: shortOf(shortQuestion, q.ID), AgentId: q.Agent, ThreadId: q.Thread, Key: q.Key, Text: q.Text, Options: q.Options, AllowText: q.AllowText, Peer: wire.Text(q.Peer),
 		State: questionStates[q.State], Answer: q.Answer, By: q.By, AfterId: q.After,
 		RequestedAt: timestamppb.New(q.Requested), ExpiresAt: timestamppb.New(q.Expires),
 	}

@@ -124,6 +124,7 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 
 // WatchQuestions sends the questions that wait, and then each change of one.
 func (s *Questions) WatchQuestions(_ *registryv1.WatchQuestionsRequest, out registryv1.QuestionService_WatchQuestionsServer) error {
+	ctx := out.Context()
 	return watch[*registryv1.Question, registryv1.QuestionState]{
 		waiting: func(ctx context.Context, each func(*registryv1.Question) error) error {
 			return pages(func(after string, limit int) ([]store.Question, error) {
@@ -141,7 +142,11 @@ func (s *Questions) WatchQuestions(_ *registryv1.WatchQuestionsRequest, out regi
 			return st != registryv1.QuestionState_QUESTION_STATE_PENDING
 		},
 		send: func(m *registryv1.Question) error {
-			return out.Send(&registryv1.WatchQuestionsResponse{Question: m})
+			r := &registryv1.WatchQuestionsResponse{Question: m}
+			if m.GetState() != registryv1.QuestionState_QUESTION_STATE_PENDING { // the end is shown where it was asked
+				_, r.PlatformThread = origin(ctx, s.Inboxes, m.GetAgentId(), m.GetKey())
+			}
+			return out.Send(r)
 		},
-	}.follow(out.Context(), s.Wakes)
+	}.follow(ctx, s.Wakes)
 }

@@ -12,6 +12,8 @@
 //	                |        '------deny-----> DENIED (may ask again)
 //	                '---------------block----> BLOCKED --revoke--> stranger
 //
+// A person who is approved is to be notified (see notice.go): a gateway sends the notice and reports it.
+//
 // It promises one event for each message, by its key, whatever is repeated, whichever registry
 // is asked and however bindings change meanwhile; that no text of a message that is refused is
 // stored; and that messages of a conversation are stored in their order: those that come after one
@@ -90,6 +92,7 @@ type Deps struct {
 	Leases Leases
 	Rates  Rates
 	Meter  Meter
+	Wakes  Wakes
 }
 
 // Rates bounds how many messages come through an account: [admission.Quota].

@@ -240,6 +240,7 @@ var pairingStates = map[string]registryv1.PairingState{
 func pairingMessage(p store.Pairing) *registryv1.Pairing {
 	m := &registryv1.Pairing{
 		Account: p.Account, Type: p.Type, PeerId: p.Peer, PeerName: p.Name, State: pairingStates[p.State], Owner: p.Owner, By: p.By, Messages: p.Messages, At: timestamppb.New(p.At),
+		Notice: noticeStates[p.Notice()],
 	}
 	if p.State == store.PairingPending {
 		m.Expires = timestamppb.New(p.Expires)
@@ -247,8 +248,17 @@ func pairingMessage(p store.Pairing) *registryv1.Pairing {
 	return m
 }
 
-// ResolvePairing decides about a person. Errors: PAIRING_NOT_FOUND, PAIRING_SHARED, PERMISSION_DENIED.
+// ResolvePairing decides about a person, and waits for the notice to one who was approved as long as the request says.
+// Errors: PAIRING_NOT_FOUND, PAIRING_SHARED, PERMISSION_DENIED.
 func (s *Service) ResolvePairing(ctx context.Context, req *registryv1.ResolvePairingRequest) (*registryv1.ResolvePairingResponse, error) {
+	out, err := s.resolve(ctx, req)
+	if err == nil && req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_APPROVE {
+		out.Pairing = s.awaitNotice(ctx, out.GetPairing(), min(req.GetWait().AsDuration(), maxNoticeWait))
+	}
+	return out, err
+}
+
+func (s *Service) resolve(ctx context.Context, req *registryv1.ResolvePairingRequest) (*registryv1.ResolvePairingResponse, error) {
 	if (req.GetCode() == "") == (req.GetPeerId() == "") || (req.GetAccount() == "") != (req.GetPeerId() == "") {
 		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "a person is named by a code, or by an account and a peer", "give one of them")
 	}
@@ -262,11 +272,15 @@ func (s *Service) ResolvePairing(ctx context.Context, req *registryv1.ResolvePai
 	if err := s.mayResolve(ctx, req, list, now); err != nil {
 		return nil, err
 	}
+	approve := req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_APPROVE
 	asked := func(p store.Pairing) bool {
 		if req.GetCode() == "" {
 			return p.Account == req.GetAccount() && p.Peer == req.GetPeerId()
 		}
-		return p.State == store.PairingPending && !p.Ended(now) && hmac.Equal([]byte(p.CodeHash), []byte(hashCode(req.GetCode())))
+		// A code that was approved is known as long as it would have been valid: the approval may be repeated, because
+		// its answer was lost.
+		return (p.State == store.PairingPending || approve && p.State == store.PairingApproved) && p.Expires.After(now) &&
+			hmac.Equal([]byte(p.CodeHash), []byte(hashCode(req.GetCode())))
 	}
 	i := slices.IndexFunc(list, asked)
 	if i < 0 {
@@ -276,11 +290,20 @@ func (s *Service) ResolvePairing(ctx context.Context, req *registryv1.ResolvePai
 		return nil, errNoPairing(req)
 	}
 	found := list[i]
+	if req.GetCode() != "" && found.State == store.PairingApproved && (found.Owner || !req.GetOwner()) {
+		return &registryv1.ResolvePairingResponse{Pairing: pairingMessage(found), Already: true}, nil
+	}
 	if req.GetBy() != "" && found.Owner {
 		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, "nothing is decided about an owner in a chat", "use 'agentctl pair'")
 	}
-	if req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_APPROVE && !req.GetShareMain() {
+	if approve && !req.GetShareMain() {
 		if err := s.shares(ctx, found, list); err != nil {
+			return nil, err
+		}
+	}
+	notice := ""
+	if approve {
+		if notice, err = s.firstNotice(ctx, found); err != nil {
 			return nil, err
 		}
 	}
@@ -291,7 +314,7 @@ func (s *Service) ResolvePairing(ctx context.Context, req *registryv1.ResolvePai
 		if i < 0 {
 			return nil, errNoPairing(req)
 		}
-		if found = decide(list[i], req, by, now); req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_REVOKE {
+		if found = decide(list[i], req, by, notice, now); req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_REVOKE {
 			return slices.Delete(list, i, i+1), nil
 		}
 		list[i] = found
@@ -301,6 +324,9 @@ func (s *Service) ResolvePairing(ctx context.Context, req *registryv1.ResolvePai
 		return nil, s.Fault("", "", err)
 	}
 	s.count(ctx)
+	if notice == store.NoticeWaiting {
+		s.Wakes.ApprovalChanged(noticeWake)
+	}
 	return &registryv1.ResolvePairingResponse{Pairing: pairingMessage(found)}, nil
 }
 
@@ -340,12 +366,14 @@ func (s *Service) mayResolve(ctx context.Context, req *registryv1.ResolvePairing
 	return nil
 }
 
-// decide returns a pairing after a decision.
-func decide(p store.Pairing, req *registryv1.ResolvePairingRequest, by string, now time.Time) store.Pairing {
+// decide returns a pairing after a decision; notice is that of one who is approved. The hash of a code stays with an
+// approval, which may be repeated.
+func decide(p store.Pairing, req *registryv1.ResolvePairingRequest, by, notice string, now time.Time) store.Pairing {
+	hash := ""
 	switch req.GetDecision() {
 	case registryv1.PairingDecision_PAIRING_DECISION_APPROVE:
 		p.Owner = req.GetOwner() || p.Owner
-		p.State = store.PairingApproved
+		p.State, hash = store.PairingApproved, p.CodeHash
 	case registryv1.PairingDecision_PAIRING_DECISION_DENY:
 		p.State, p.Owner = store.PairingDenied, false
 	case registryv1.PairingDecision_PAIRING_DECISION_BLOCK:
@@ -353,7 +381,7 @@ func decide(p store.Pairing, req *registryv1.ResolvePairingRequest, by string, n
 	default:
 		return p // it goes
 	}
-	p.CodeHash, p.CodeKey, p.By, p.At = "", "", by, now
+	p.CodeHash, p.CodeKey, p.By, p.At = hash, notice, by, now
 	return p
 }
 

@@ -94,6 +94,11 @@ type Owners interface {
 	PairedOwners(ctx context.Context) ([]string, error)
 }
 
+// Questions reads the questions of agents.
+type Questions interface {
+	Question(ctx context.Context, id, agent, key string) (store.Question, bool, error)
+}
+
 // Pins knows which tools of MCP servers are approved.
 type Pins interface {
 	// Pinned adds them to the servers of a turn.
@@ -112,6 +117,7 @@ type Deps struct {
 	Memory     *memory.Files
 	Quota      *admission.Quota
 	Approvals  Approvals
+	Questions  Questions
 	Pins       Pins
 	Owners     Owners
 	Generation *store.Generation

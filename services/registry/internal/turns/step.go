@@ -2,8 +2,12 @@ package turns
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -82,10 +86,32 @@ func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 			rec.Deliver, rec.Console = true, false // an account sends it, also while a console watches
 		default:
 			say.Content = replyContent(said.GetText(), c.ReplyContext, said.GetFile())
+			if said.GetQuestionId() != "" {
+				if say.Content, err = s.withOptions(ctx, a.ID, req.GetKey(), said.GetQuestionId(), say.Content); err != nil {
+					return err
+				}
+			}
 		}
 		rec.Says = append(rec.Says, say)
 	}
 	return nil
+}
+
+// withOptions adds the options of a question to the content of the message that asks it. The runner names the question
+// alone, so that the answers that people can choose are those that the registry has.
+func (s *Service) withOptions(ctx context.Context, agent, turn, id, content string) (string, error) {
+	q, found, err := s.Questions.Question(ctx, id, "", "")
+	if err != nil {
+		return "", s.Fault(agent, "", err)
+	}
+	if !found || q.Agent != agent || !strings.HasPrefix(q.Key, turn+":") || len(q.Options) == 0 {
+		return content, nil
+	}
+	b, err := json.Marshal(channel.Question{ID: q.ID, Options: q.Options})
+	if err != nil {
+		return "", fmt.Errorf("write the options of a question: %w", err)
+	}
+	return `{"question":` + string(b) + "," + content[1:], nil
 }
 
 // stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an

@@ -16,8 +16,9 @@ type Waits interface {
 	// without an attempt, and the next holder makes the same call again. Only a call that
 	// runs alone may wait.
 	Wait(ctx context.Context, f func(ctx context.Context) error) error
-	// Say sends a message to the peer, once for each name within the call.
-	Say(ctx context.Context, c Call, name, text string) error
+	// Say sends a message to the peer, once for each name within the call. question is the id of the
+	// question that it asks, whose options become buttons; empty: it asks none.
+	Say(ctx context.Context, c Call, name, text, question string) error
 	// Replies returns the messages of the peer, with ids above after, that are next in the
 	// conversation, and a channel that is closed when there may be others.
 	Replies(after int64) (list []Reply, changed <-chan struct{})

@@ -40,8 +40,8 @@ func (w waits) Wait(ctx context.Context, f func(context.Context) error) error {
 }
 
 // Say implements [toolset.Waits].
-func (w waits) Say(ctx context.Context, c toolset.Call, name, text string) error {
-	_, err := w.t.record(ctx, nil, []*registrypb.Saying{{StepKey: w.step(c) + ":" + name, Text: text}})
+func (w waits) Say(ctx context.Context, c toolset.Call, name, text, question string) error {
+	_, err := w.t.record(ctx, nil, []*registrypb.Saying{{StepKey: w.step(c) + ":" + name, Text: text, QuestionId: question}})
 	return err
 }
 

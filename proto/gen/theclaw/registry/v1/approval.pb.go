@@ -698,7 +698,9 @@ type Approval struct {
 	// by is who answered; empty when no one did.
 	By string `protobuf:"bytes,18,opt,name=by,proto3" json:"by,omitempty"`
 	// ended_at is when it was answered, or ended without an answer; missing while it waits.
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// short_id names it where a person types it, such as ap-3f9c2a.
+	ShortId       string `protobuf:"bytes,20,opt,name=short_id,json=shortId,proto3" json:"short_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -864,6 +866,13 @@ func (x *Approval) GetEndedAt() *timestamppb.Timestamp {
 		return x.EndedAt
 	}
 	return nil
+}
+
+func (x *Approval) GetShortId() string {
+	if x != nil {
+		return x.ShortId
+	}
+	return ""
 }
 
 // RequestApprovalRequest is a question.
@@ -1413,7 +1422,8 @@ func (x *WatchApprovalsResponse) GetPlatformThread() string {
 // ResolveApprovalRequest answers a question.
 type ResolveApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval_id of the question.
+	// approval_id of the question, or its short_id: INVALID_ARGUMENT when that is the short_id of
+	// several that are kept.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	// approve is the answer where decision is unspecified: once, or deny.
 	Approve bool `protobuf:"varint,2,opt,name=approve,proto3" json:"approve,omitempty"`
@@ -1555,7 +1565,7 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x04json\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\x04json\x12!\n" +
 	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\aversion\"1\n" +
 	"\x15SetExecPolicyResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"\xcc\x05\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"\xe7\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x19\n" +
@@ -1578,7 +1588,8 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\bexternal\x18\x10 \x01(\bR\bexternal\x12A\n" +
 	"\bdecision\x18\x11 \x01(\x0e2%.theclaw.registry.v1.ApprovalDecisionR\bdecision\x12\x0e\n" +
 	"\x02by\x18\x12 \x01(\tR\x02by\x125\n" +
-	"\bended_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xfe\x04\n" +
+	"\bended_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x19\n" +
+	"\bshort_id\x18\x14 \x01(\tR\ashortId\"\xfe\x04\n" +
 	"\x16RequestApprovalRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +

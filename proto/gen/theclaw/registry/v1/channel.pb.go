@@ -85,6 +85,64 @@ func (PairingState) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{0}
 }
 
+// PairingNotice is what has become of the notice that a person was approved.
+type PairingNotice int32
+
+const (
+	// PAIRING_NOTICE_UNSPECIFIED is no notice: the person was not approved, or by an earlier
+	// version, or the account cannot send one.
+	PairingNotice_PAIRING_NOTICE_UNSPECIFIED PairingNotice = 0
+	// PAIRING_NOTICE_WAITING is sent when a gateway receives for the account.
+	PairingNotice_PAIRING_NOTICE_WAITING PairingNotice = 1
+	// PAIRING_NOTICE_SENT was sent.
+	PairingNotice_PAIRING_NOTICE_SENT PairingNotice = 2
+	// PAIRING_NOTICE_FAILED was refused by the platform.
+	PairingNotice_PAIRING_NOTICE_FAILED PairingNotice = 3
+)
+
+// Enum value maps for PairingNotice.
+var (
+	PairingNotice_name = map[int32]string{
+		0: "PAIRING_NOTICE_UNSPECIFIED",
+		1: "PAIRING_NOTICE_WAITING",
+		2: "PAIRING_NOTICE_SENT",
+		3: "PAIRING_NOTICE_FAILED",
+	}
+	PairingNotice_value = map[string]int32{
+		"PAIRING_NOTICE_UNSPECIFIED": 0,
+		"PAIRING_NOTICE_WAITING":     1,
+		"PAIRING_NOTICE_SENT":        2,
+		"PAIRING_NOTICE_FAILED":      3,
+	}
+)
+
+func (x PairingNotice) Enum() *PairingNotice {
+	p := new(PairingNotice)
+	*p = x
+	return p
+}
+
+func (x PairingNotice) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PairingNotice) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_channel_proto_enumTypes[1].Descriptor()
+}
+
+func (PairingNotice) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_channel_proto_enumTypes[1]
+}
+
+func (x PairingNotice) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PairingNotice.Descriptor instead.
+func (PairingNotice) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{1}
+}
+
 // PairingDecision is what is decided about a person.
 type PairingDecision int32
 
@@ -130,11 +188,11 @@ func (x PairingDecision) String() string {
 }
 
 func (PairingDecision) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_channel_proto_enumTypes[1].Descriptor()
+	return file_theclaw_registry_v1_channel_proto_enumTypes[2].Descriptor()
 }
 
 func (PairingDecision) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_channel_proto_enumTypes[1]
+	return &file_theclaw_registry_v1_channel_proto_enumTypes[2]
 }
 
 func (x PairingDecision) Number() protoreflect.EnumNumber {
@@ -143,7 +201,7 @@ func (x PairingDecision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PairingDecision.Descriptor instead.
 func (PairingDecision) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{2}
 }
 
 // AcceptOutcome is what became of a message.
@@ -199,11 +257,11 @@ func (x AcceptOutcome) String() string {
 }
 
 func (AcceptOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_channel_proto_enumTypes[2].Descriptor()
+	return file_theclaw_registry_v1_channel_proto_enumTypes[3].Descriptor()
 }
 
 func (AcceptOutcome) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_channel_proto_enumTypes[2]
+	return &file_theclaw_registry_v1_channel_proto_enumTypes[3]
 }
 
 func (x AcceptOutcome) Number() protoreflect.EnumNumber {
@@ -212,7 +270,7 @@ func (x AcceptOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AcceptOutcome.Descriptor instead.
 func (AcceptOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{3}
 }
 
 // GetCursorRequest names a cursor.
@@ -458,7 +516,9 @@ type Pairing struct {
 	// expires is when the code of a pending one ends.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires,proto3" json:"expires,omitempty"`
 	// messages that were not stored since the person asked.
-	Messages      int64 `protobuf:"varint,10,opt,name=messages,proto3" json:"messages,omitempty"`
+	Messages int64 `protobuf:"varint,10,opt,name=messages,proto3" json:"messages,omitempty"`
+	// notice that the person was approved.
+	Notice        PairingNotice `protobuf:"varint,11,opt,name=notice,proto3,enum=theclaw.registry.v1.PairingNotice" json:"notice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +621,13 @@ func (x *Pairing) GetMessages() int64 {
 		return x.Messages
 	}
 	return 0
+}
+
+func (x *Pairing) GetNotice() PairingNotice {
+	if x != nil {
+		return x.Notice
+	}
+	return PairingNotice_PAIRING_NOTICE_UNSPECIFIED
 }
 
 // ListPairingsRequest filters pairings.
@@ -681,7 +748,10 @@ type ResolvePairingRequest struct {
 	ShareMain bool `protobuf:"varint,6,opt,name=share_main,json=shareMain,proto3" json:"share_main,omitempty"`
 	// by is the address (type:peer) of the owner who decided in a chat. The gateway sets
 	// it, and the registry checks that it is an owner; empty: the caller decides.
-	By            string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	// wait is how long the call waits until the person who is approved was notified, at most
+	// 10 seconds; the decision is stored before.
+	Wait          *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -765,11 +835,20 @@ func (x *ResolvePairingRequest) GetBy() string {
 	return ""
 }
 
+func (x *ResolvePairingRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // ResolvePairingResponse has the pairing as it is now.
 type ResolvePairingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// pairing as it is now; after REVOKE as it was.
-	Pairing       *Pairing `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
+	Pairing *Pairing `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
+	// already: the person of the code was approved before, and nothing was changed.
+	Already       bool `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -811,6 +890,197 @@ func (x *ResolvePairingResponse) GetPairing() *Pairing {
 	return nil
 }
 
+func (x *ResolvePairingResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+// WatchPairingsRequest follows the people who are approved.
+type WatchPairingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPairingsRequest) Reset() {
+	*x = WatchPairingsRequest{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPairingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPairingsRequest) ProtoMessage() {}
+
+func (x *WatchPairingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPairingsRequest.ProtoReflect.Descriptor instead.
+func (*WatchPairingsRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{9}
+}
+
+// WatchPairingsResponse is one of them.
+type WatchPairingsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pairing whose notice waits.
+	Pairing       *Pairing `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPairingsResponse) Reset() {
+	*x = WatchPairingsResponse{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPairingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPairingsResponse) ProtoMessage() {}
+
+func (x *WatchPairingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPairingsResponse.ProtoReflect.Descriptor instead.
+func (*WatchPairingsResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WatchPairingsResponse) GetPairing() *Pairing {
+	if x != nil {
+		return x.Pairing
+	}
+	return nil
+}
+
+// ReportNoticeRequest says what has become of a notice.
+type ReportNoticeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// account is its name in the settings.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// peer_id of the person at the platform.
+	PeerId string `protobuf:"bytes,2,opt,name=peer_id,json=peerId,proto3" json:"peer_id,omitempty"`
+	// sent; false: the platform refused it.
+	Sent          bool `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportNoticeRequest) Reset() {
+	*x = ReportNoticeRequest{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportNoticeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportNoticeRequest) ProtoMessage() {}
+
+func (x *ReportNoticeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportNoticeRequest.ProtoReflect.Descriptor instead.
+func (*ReportNoticeRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReportNoticeRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ReportNoticeRequest) GetPeerId() string {
+	if x != nil {
+		return x.PeerId
+	}
+	return ""
+}
+
+func (x *ReportNoticeRequest) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+// ReportNoticeResponse is empty.
+type ReportNoticeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportNoticeResponse) Reset() {
+	*x = ReportNoticeResponse{}
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportNoticeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportNoticeResponse) ProtoMessage() {}
+
+func (x *ReportNoticeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportNoticeResponse.ProtoReflect.Descriptor instead.
+func (*ReportNoticeResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{12}
+}
+
 // ReplyTo is the message that another one answers.
 type ReplyTo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -826,7 +1096,7 @@ type ReplyTo struct {
 
 func (x *ReplyTo) Reset() {
 	*x = ReplyTo{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +1108,7 @@ func (x *ReplyTo) String() string {
 func (*ReplyTo) ProtoMessage() {}
 
 func (x *ReplyTo) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +1121,7 @@ func (x *ReplyTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyTo.ProtoReflect.Descriptor instead.
 func (*ReplyTo) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReplyTo) GetId() string {
@@ -925,7 +1195,7 @@ type InboundMessage struct {
 
 func (x *InboundMessage) Reset() {
 	*x = InboundMessage{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1207,7 @@ func (x *InboundMessage) String() string {
 func (*InboundMessage) ProtoMessage() {}
 
 func (x *InboundMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1220,7 @@ func (x *InboundMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundMessage.ProtoReflect.Descriptor instead.
 func (*InboundMessage) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InboundMessage) GetKey() string {
@@ -1108,7 +1378,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1390,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1403,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attachment) GetType() string {
@@ -1197,7 +1467,7 @@ type AcceptMessagesRequest struct {
 
 func (x *AcceptMessagesRequest) Reset() {
 	*x = AcceptMessagesRequest{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1479,7 @@ func (x *AcceptMessagesRequest) String() string {
 func (*AcceptMessagesRequest) ProtoMessage() {}
 
 func (x *AcceptMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1492,7 @@ func (x *AcceptMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptMessagesRequest.ProtoReflect.Descriptor instead.
 func (*AcceptMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AcceptMessagesRequest) GetAccount() string {
@@ -1287,7 +1557,7 @@ type AcceptedMessage struct {
 
 func (x *AcceptedMessage) Reset() {
 	*x = AcceptedMessage{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1569,7 @@ func (x *AcceptedMessage) String() string {
 func (*AcceptedMessage) ProtoMessage() {}
 
 func (x *AcceptedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1582,7 @@ func (x *AcceptedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedMessage.ProtoReflect.Descriptor instead.
 func (*AcceptedMessage) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AcceptedMessage) GetOutcome() AcceptOutcome {
@@ -1410,7 +1680,7 @@ type AcceptMessagesResponse struct {
 
 func (x *AcceptMessagesResponse) Reset() {
 	*x = AcceptMessagesResponse{}
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1692,7 @@ func (x *AcceptMessagesResponse) String() string {
 func (*AcceptMessagesResponse) ProtoMessage() {}
 
 func (x *AcceptMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_channel_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1705,7 @@ func (x *AcceptMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptMessagesResponse.ProtoReflect.Descriptor instead.
 func (*AcceptMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_channel_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AcceptMessagesResponse) GetResults() []*AcceptedMessage {
@@ -1465,7 +1735,7 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x12\x1e\n" +
 	"\x05value\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x05value\"\x13\n" +
-	"\x11PutCursorResponse\"\xca\x02\n" +
+	"\x11PutCursorResponse\"\x86\x03\n" +
 	"\aPairing\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x17\n" +
@@ -1477,12 +1747,13 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x124\n" +
 	"\aexpires\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1a\n" +
 	"\bmessages\x18\n" +
-	" \x01(\x03R\bmessages\"q\n" +
+	" \x01(\x03R\bmessages\x12:\n" +
+	"\x06notice\x18\v \x01(\x0e2\".theclaw.registry.v1.PairingNoticeR\x06notice\"q\n" +
 	"\x13ListPairingsRequest\x12!\n" +
 	"\aaccount\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aaccount\x127\n" +
 	"\x05state\x18\x02 \x01(\x0e2!.theclaw.registry.v1.PairingStateR\x05state\"P\n" +
 	"\x14ListPairingsResponse\x128\n" +
-	"\bpairings\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.PairingR\bpairings\"\x97\x02\n" +
+	"\bpairings\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.PairingR\bpairings\"\xc6\x02\n" +
 	"\x15ResolvePairingRequest\x12\x1b\n" +
 	"\x04code\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04code\x12!\n" +
 	"\aaccount\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aaccount\x12!\n" +
@@ -1492,9 +1763,20 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\x05owner\x18\x05 \x01(\bR\x05owner\x12\x1d\n" +
 	"\n" +
 	"share_main\x18\x06 \x01(\bR\tshareMain\x12\x18\n" +
-	"\x02by\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xc0@R\x02by\"P\n" +
+	"\x02by\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xc0@R\x02by\x12-\n" +
+	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04wait\"j\n" +
 	"\x16ResolvePairingResponse\x126\n" +
-	"\apairing\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.PairingR\apairing\"U\n" +
+	"\apairing\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.PairingR\apairing\x12\x18\n" +
+	"\aalready\x18\x02 \x01(\bR\aalready\"\x16\n" +
+	"\x14WatchPairingsRequest\"O\n" +
+	"\x15WatchPairingsResponse\x126\n" +
+	"\apairing\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.PairingR\apairing\"s\n" +
+	"\x13ReportNoticeRequest\x12#\n" +
+	"\aaccount\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aaccount\x12#\n" +
+	"\apeer_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80@R\x06peerId\x12\x12\n" +
+	"\x04sent\x18\x03 \x01(\bR\x04sent\"\x16\n" +
+	"\x14ReportNoticeResponse\"U\n" +
 	"\aReplyTo\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x02id\x12\x1c\n" +
 	"\x04text\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x04text\x12\x12\n" +
@@ -1567,7 +1849,12 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\x15PAIRING_STATE_PENDING\x10\x01\x12\x1a\n" +
 	"\x16PAIRING_STATE_APPROVED\x10\x02\x12\x18\n" +
 	"\x14PAIRING_STATE_DENIED\x10\x03\x12\x19\n" +
-	"\x15PAIRING_STATE_BLOCKED\x10\x04*\xa5\x01\n" +
+	"\x15PAIRING_STATE_BLOCKED\x10\x04*\x7f\n" +
+	"\rPairingNotice\x12\x1e\n" +
+	"\x1aPAIRING_NOTICE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16PAIRING_NOTICE_WAITING\x10\x01\x12\x17\n" +
+	"\x13PAIRING_NOTICE_SENT\x10\x02\x12\x19\n" +
+	"\x15PAIRING_NOTICE_FAILED\x10\x03*\xa5\x01\n" +
 	"\x0fPairingDecision\x12 \n" +
 	"\x1cPAIRING_DECISION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18PAIRING_DECISION_APPROVE\x10\x01\x12\x19\n" +
@@ -1581,13 +1868,15 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\x16ACCEPT_OUTCOME_REFUSED\x10\x03\x12\x18\n" +
 	"\x14ACCEPT_OUTCOME_LATER\x10\x04\x12\x1a\n" +
 	"\x16ACCEPT_OUTCOME_CONTEXT\x10\x05\x12\x17\n" +
-	"\x13ACCEPT_OUTCOME_PAIR\x10\x062\x83\x04\n" +
+	"\x13ACCEPT_OUTCOME_PAIR\x10\x062\xd2\x05\n" +
 	"\x0eChannelService\x12i\n" +
 	"\x0eAcceptMessages\x12*.theclaw.registry.v1.AcceptMessagesRequest\x1a+.theclaw.registry.v1.AcceptMessagesResponse\x12Z\n" +
 	"\tGetCursor\x12%.theclaw.registry.v1.GetCursorRequest\x1a&.theclaw.registry.v1.GetCursorResponse\x12Z\n" +
 	"\tPutCursor\x12%.theclaw.registry.v1.PutCursorRequest\x1a&.theclaw.registry.v1.PutCursorResponse\x12c\n" +
 	"\fListPairings\x12(.theclaw.registry.v1.ListPairingsRequest\x1a).theclaw.registry.v1.ListPairingsResponse\x12i\n" +
-	"\x0eResolvePairing\x12*.theclaw.registry.v1.ResolvePairingRequest\x1a+.theclaw.registry.v1.ResolvePairingResponseB\xd9\x01\n" +
+	"\x0eResolvePairing\x12*.theclaw.registry.v1.ResolvePairingRequest\x1a+.theclaw.registry.v1.ResolvePairingResponse\x12h\n" +
+	"\rWatchPairings\x12).theclaw.registry.v1.WatchPairingsRequest\x1a*.theclaw.registry.v1.WatchPairingsResponse0\x01\x12c\n" +
+	"\fReportNotice\x12(.theclaw.registry.v1.ReportNoticeRequest\x1a).theclaw.registry.v1.ReportNoticeResponseB\xd9\x01\n" +
 	"\x17com.theclaw.registry.v1B\fChannelProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -1602,65 +1891,77 @@ func file_theclaw_registry_v1_channel_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_channel_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_registry_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_theclaw_registry_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_theclaw_registry_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_theclaw_registry_v1_channel_proto_goTypes = []any{
 	(PairingState)(0),              // 0: theclaw.registry.v1.PairingState
-	(PairingDecision)(0),           // 1: theclaw.registry.v1.PairingDecision
-	(AcceptOutcome)(0),             // 2: theclaw.registry.v1.AcceptOutcome
-	(*GetCursorRequest)(nil),       // 3: theclaw.registry.v1.GetCursorRequest
-	(*GetCursorResponse)(nil),      // 4: theclaw.registry.v1.GetCursorResponse
-	(*PutCursorRequest)(nil),       // 5: theclaw.registry.v1.PutCursorRequest
-	(*PutCursorResponse)(nil),      // 6: theclaw.registry.v1.PutCursorResponse
-	(*Pairing)(nil),                // 7: theclaw.registry.v1.Pairing
-	(*ListPairingsRequest)(nil),    // 8: theclaw.registry.v1.ListPairingsRequest
-	(*ListPairingsResponse)(nil),   // 9: theclaw.registry.v1.ListPairingsResponse
-	(*ResolvePairingRequest)(nil),  // 10: theclaw.registry.v1.ResolvePairingRequest
-	(*ResolvePairingResponse)(nil), // 11: theclaw.registry.v1.ResolvePairingResponse
-	(*ReplyTo)(nil),                // 12: theclaw.registry.v1.ReplyTo
-	(*InboundMessage)(nil),         // 13: theclaw.registry.v1.InboundMessage
-	(*Attachment)(nil),             // 14: theclaw.registry.v1.Attachment
-	(*AcceptMessagesRequest)(nil),  // 15: theclaw.registry.v1.AcceptMessagesRequest
-	(*AcceptedMessage)(nil),        // 16: theclaw.registry.v1.AcceptedMessage
-	(*AcceptMessagesResponse)(nil), // 17: theclaw.registry.v1.AcceptMessagesResponse
-	nil,                            // 18: theclaw.registry.v1.InboundMessage.ExtraEntry
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
-	(*ChatCommand)(nil),            // 20: theclaw.registry.v1.ChatCommand
-	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
+	(PairingNotice)(0),             // 1: theclaw.registry.v1.PairingNotice
+	(PairingDecision)(0),           // 2: theclaw.registry.v1.PairingDecision
+	(AcceptOutcome)(0),             // 3: theclaw.registry.v1.AcceptOutcome
+	(*GetCursorRequest)(nil),       // 4: theclaw.registry.v1.GetCursorRequest
+	(*GetCursorResponse)(nil),      // 5: theclaw.registry.v1.GetCursorResponse
+	(*PutCursorRequest)(nil),       // 6: theclaw.registry.v1.PutCursorRequest
+	(*PutCursorResponse)(nil),      // 7: theclaw.registry.v1.PutCursorResponse
+	(*Pairing)(nil),                // 8: theclaw.registry.v1.Pairing
+	(*ListPairingsRequest)(nil),    // 9: theclaw.registry.v1.ListPairingsRequest
+	(*ListPairingsResponse)(nil),   // 10: theclaw.registry.v1.ListPairingsResponse
+	(*ResolvePairingRequest)(nil),  // 11: theclaw.registry.v1.ResolvePairingRequest
+	(*ResolvePairingResponse)(nil), // 12: theclaw.registry.v1.ResolvePairingResponse
+	(*WatchPairingsRequest)(nil),   // 13: theclaw.registry.v1.WatchPairingsRequest
+	(*WatchPairingsResponse)(nil),  // 14: theclaw.registry.v1.WatchPairingsResponse
+	(*ReportNoticeRequest)(nil),    // 15: theclaw.registry.v1.ReportNoticeRequest
+	(*ReportNoticeResponse)(nil),   // 16: theclaw.registry.v1.ReportNoticeResponse
+	(*ReplyTo)(nil),                // 17: theclaw.registry.v1.ReplyTo
+	(*InboundMessage)(nil),         // 18: theclaw.registry.v1.InboundMessage
+	(*Attachment)(nil),             // 19: theclaw.registry.v1.Attachment
+	(*AcceptMessagesRequest)(nil),  // 20: theclaw.registry.v1.AcceptMessagesRequest
+	(*AcceptedMessage)(nil),        // 21: theclaw.registry.v1.AcceptedMessage
+	(*AcceptMessagesResponse)(nil), // 22: theclaw.registry.v1.AcceptMessagesResponse
+	nil,                            // 23: theclaw.registry.v1.InboundMessage.ExtraEntry
+	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
+	(*ChatCommand)(nil),            // 26: theclaw.registry.v1.ChatCommand
 }
 var file_theclaw_registry_v1_channel_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Pairing.state:type_name -> theclaw.registry.v1.PairingState
-	19, // 1: theclaw.registry.v1.Pairing.at:type_name -> google.protobuf.Timestamp
-	19, // 2: theclaw.registry.v1.Pairing.expires:type_name -> google.protobuf.Timestamp
-	0,  // 3: theclaw.registry.v1.ListPairingsRequest.state:type_name -> theclaw.registry.v1.PairingState
-	7,  // 4: theclaw.registry.v1.ListPairingsResponse.pairings:type_name -> theclaw.registry.v1.Pairing
-	1,  // 5: theclaw.registry.v1.ResolvePairingRequest.decision:type_name -> theclaw.registry.v1.PairingDecision
-	7,  // 6: theclaw.registry.v1.ResolvePairingResponse.pairing:type_name -> theclaw.registry.v1.Pairing
-	12, // 7: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
-	19, // 8: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
-	14, // 9: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
-	20, // 10: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
-	18, // 11: theclaw.registry.v1.InboundMessage.extra:type_name -> theclaw.registry.v1.InboundMessage.ExtraEntry
-	13, // 12: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
-	19, // 13: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
-	2,  // 14: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
-	21, // 15: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
-	16, // 16: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
-	15, // 17: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
-	3,  // 18: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
-	5,  // 19: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
-	8,  // 20: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
-	10, // 21: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
-	17, // 22: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
-	4,  // 23: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
-	6,  // 24: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
-	9,  // 25: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
-	11, // 26: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
-	22, // [22:27] is the sub-list for method output_type
-	17, // [17:22] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	24, // 1: theclaw.registry.v1.Pairing.at:type_name -> google.protobuf.Timestamp
+	24, // 2: theclaw.registry.v1.Pairing.expires:type_name -> google.protobuf.Timestamp
+	1,  // 3: theclaw.registry.v1.Pairing.notice:type_name -> theclaw.registry.v1.PairingNotice
+	0,  // 4: theclaw.registry.v1.ListPairingsRequest.state:type_name -> theclaw.registry.v1.PairingState
+	8,  // 5: theclaw.registry.v1.ListPairingsResponse.pairings:type_name -> theclaw.registry.v1.Pairing
+	2,  // 6: theclaw.registry.v1.ResolvePairingRequest.decision:type_name -> theclaw.registry.v1.PairingDecision
+	25, // 7: theclaw.registry.v1.ResolvePairingRequest.wait:type_name -> google.protobuf.Duration
+	8,  // 8: theclaw.registry.v1.ResolvePairingResponse.pairing:type_name -> theclaw.registry.v1.Pairing
+	8,  // 9: theclaw.registry.v1.WatchPairingsResponse.pairing:type_name -> theclaw.registry.v1.Pairing
+	17, // 10: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
+	24, // 11: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
+	19, // 12: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
+	26, // 13: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
+	23, // 14: theclaw.registry.v1.InboundMessage.extra:type_name -> theclaw.registry.v1.InboundMessage.ExtraEntry
+	18, // 15: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
+	24, // 16: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
+	3,  // 17: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
+	25, // 18: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
+	21, // 19: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
+	20, // 20: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
+	4,  // 21: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
+	6,  // 22: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
+	9,  // 23: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
+	11, // 24: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
+	13, // 25: theclaw.registry.v1.ChannelService.WatchPairings:input_type -> theclaw.registry.v1.WatchPairingsRequest
+	15, // 26: theclaw.registry.v1.ChannelService.ReportNotice:input_type -> theclaw.registry.v1.ReportNoticeRequest
+	22, // 27: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
+	5,  // 28: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
+	7,  // 29: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
+	10, // 30: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
+	12, // 31: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
+	14, // 32: theclaw.registry.v1.ChannelService.WatchPairings:output_type -> theclaw.registry.v1.WatchPairingsResponse
+	16, // 33: theclaw.registry.v1.ChannelService.ReportNotice:output_type -> theclaw.registry.v1.ReportNoticeResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_channel_proto_init() }
@@ -1674,8 +1975,8 @@ func file_theclaw_registry_v1_channel_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_channel_proto_rawDesc), len(file_theclaw_registry_v1_channel_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   16,
+			NumEnums:      4,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,8 @@ const (
 	ChannelService_PutCursor_FullMethodName      = "/theclaw.registry.v1.ChannelService/PutCursor"
 	ChannelService_ListPairings_FullMethodName   = "/theclaw.registry.v1.ChannelService/ListPairings"
 	ChannelService_ResolvePairing_FullMethodName = "/theclaw.registry.v1.ChannelService/ResolvePairing"
+	ChannelService_WatchPairings_FullMethodName  = "/theclaw.registry.v1.ChannelService/WatchPairings"
+	ChannelService_ReportNotice_FullMethodName   = "/theclaw.registry.v1.ChannelService/ReportNotice"
 )
 
 // ChannelServiceClient is the client API for ChannelService service.
@@ -50,8 +52,18 @@ type ChannelServiceClient interface {
 	ListPairings(ctx context.Context, in *ListPairingsRequest, opts ...grpc.CallOption) (*ListPairingsResponse, error)
 	// ResolvePairing decides about a person. NOT_FOUND (PAIRING_NOT_FOUND) when no code
 	// or person of that name waits or was decided about; FAILED_PRECONDITION
-	// (PAIRING_SHARED) when the person would share a conversation with another one.
+	// (PAIRING_SHARED) when the person would share a conversation with another one. The
+	// approval of a code that was approved before changes nothing, as long as the code
+	// would be valid.
 	ResolvePairing(ctx context.Context, in *ResolvePairingRequest, opts ...grpc.CallOption) (*ResolvePairingResponse, error)
+	// WatchPairings sends each person who was approved and whose notice of that waits, and
+	// then each one as the person is approved. The gateway that receives for the account
+	// sends the notice, and then calls ReportNotice: one that is killed between the two
+	// leaves it to be sent again.
+	WatchPairings(ctx context.Context, in *WatchPairingsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPairingsResponse], error)
+	// ReportNotice stores what has become of the notice of a person who was approved. It
+	// changes nothing when no notice of the person waits.
+	ReportNotice(ctx context.Context, in *ReportNoticeRequest, opts ...grpc.CallOption) (*ReportNoticeResponse, error)
 }
 
 type channelServiceClient struct {
@@ -112,6 +124,35 @@ func (c *channelServiceClient) ResolvePairing(ctx context.Context, in *ResolvePa
 	return out, nil
 }
 
+func (c *channelServiceClient) WatchPairings(ctx context.Context, in *WatchPairingsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPairingsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ChannelService_ServiceDesc.Streams[0], ChannelService_WatchPairings_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchPairingsRequest, WatchPairingsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ChannelService_WatchPairingsClient = grpc.ServerStreamingClient[WatchPairingsResponse]
+
+func (c *channelServiceClient) ReportNotice(ctx context.Context, in *ReportNoticeRequest, opts ...grpc.CallOption) (*ReportNoticeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportNoticeResponse)
+	err := c.cc.Invoke(ctx, ChannelService_ReportNotice_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChannelServiceServer is the server API for ChannelService service.
 // All implementations must embed UnimplementedChannelServiceServer
 // for forward compatibility.
@@ -136,8 +177,18 @@ type ChannelServiceServer interface {
 	ListPairings(context.Context, *ListPairingsRequest) (*ListPairingsResponse, error)
 	// ResolvePairing decides about a person. NOT_FOUND (PAIRING_NOT_FOUND) when no code
 	// or person of that name waits or was decided about; FAILED_PRECONDITION
-	// (PAIRING_SHARED) when the person would share a conversation with another one.
+	// (PAIRING_SHARED) when the person would share a conversation with another one. The
+	// approval of a code that was approved before changes nothing, as long as the code
+	// would be valid.
 	ResolvePairing(context.Context, *ResolvePairingRequest) (*ResolvePairingResponse, error)
+	// WatchPairings sends each person who was approved and whose notice of that waits, and
+	// then each one as the person is approved. The gateway that receives for the account
+	// sends the notice, and then calls ReportNotice: one that is killed between the two
+	// leaves it to be sent again.
+	WatchPairings(*WatchPairingsRequest, grpc.ServerStreamingServer[WatchPairingsResponse]) error
+	// ReportNotice stores what has become of the notice of a person who was approved. It
+	// changes nothing when no notice of the person waits.
+	ReportNotice(context.Context, *ReportNoticeRequest) (*ReportNoticeResponse, error)
 	mustEmbedUnimplementedChannelServiceServer()
 }
 
@@ -162,6 +213,12 @@ func (UnimplementedChannelServiceServer) ListPairings(context.Context, *ListPair
 }
 func (UnimplementedChannelServiceServer) ResolvePairing(context.Context, *ResolvePairingRequest) (*ResolvePairingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolvePairing not implemented")
+}
+func (UnimplementedChannelServiceServer) WatchPairings(*WatchPairingsRequest, grpc.ServerStreamingServer[WatchPairingsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchPairings not implemented")
+}
+func (UnimplementedChannelServiceServer) ReportNotice(context.Context, *ReportNoticeRequest) (*ReportNoticeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportNotice not implemented")
 }
 func (UnimplementedChannelServiceServer) mustEmbedUnimplementedChannelServiceServer() {}
 func (UnimplementedChannelServiceServer) testEmbeddedByValue()                        {}
@@ -274,6 +331,35 @@ func _ChannelService_ResolvePairing_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ChannelService_WatchPairings_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchPairingsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ChannelServiceServer).WatchPairings(m, &grpc.GenericServerStream[WatchPairingsRequest, WatchPairingsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ChannelService_WatchPairingsServer = grpc.ServerStreamingServer[WatchPairingsResponse]
+
+func _ChannelService_ReportNotice_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportNoticeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChannelServiceServer).ReportNotice(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ChannelService_ReportNotice_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChannelServiceServer).ReportNotice(ctx, req.(*ReportNoticeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ChannelService_ServiceDesc is the grpc.ServiceDesc for ChannelService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -301,7 +387,17 @@ var ChannelService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ResolvePairing",
 			Handler:    _ChannelService_ResolvePairing_Handler,
 		},
+		{
+			MethodName: "ReportNotice",
+			Handler:    _ChannelService_ReportNotice_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchPairings",
+			Handler:       _ChannelService_WatchPairings_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "theclaw/registry/v1/channel.proto",
 }

@@ -109,8 +109,8 @@ type Question struct {
 	State QuestionState `protobuf:"varint,9,opt,name=state,proto3,enum=theclaw.registry.v1.QuestionState" json:"state,omitempty"`
 	// answer is the text, or the chosen option; empty before.
 	Answer string `protobuf:"bytes,10,opt,name=answer,proto3" json:"answer,omitempty"`
-	// by is who answered or canceled: owner, or the key of the inbox event that was
-	// the answer.
+	// by is who answered or canceled: owner, the key of the inbox event that was the
+	// answer, or the person (type:peer) who pressed a button or wrote /answer.
 	By string `protobuf:"bytes,11,opt,name=by,proto3" json:"by,omitempty"`
 	// requested_at is when it was asked.
 	RequestedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
@@ -119,7 +119,9 @@ type Question struct {
 	// ended_at is when it was answered, expired or was canceled.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// after_id is the newest inbox event when it was asked: no answer is older.
-	AfterId       int64 `protobuf:"varint,15,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
+	AfterId int64 `protobuf:"varint,15,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
+	// short_id names it where a person types it, such as q-51ab07.
+	ShortId       string `protobuf:"bytes,16,opt,name=short_id,json=shortId,proto3" json:"short_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +259,13 @@ func (x *Question) GetAfterId() int64 {
 		return x.AfterId
 	}
 	return 0
+}
+
+func (x *Question) GetShortId() string {
+	if x != nil {
+		return x.ShortId
+	}
+	return ""
 }
 
 // RequestQuestionRequest is a question.
@@ -420,13 +429,19 @@ func (x *RequestQuestionResponse) GetQuestion() *Question {
 // AnswerQuestionRequest answers a question.
 type AnswerQuestionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// question_id of the question.
+	// question_id of the question, or its short_id: INVALID_ARGUMENT when that is the short_id of
+	// several that are kept.
 	QuestionId string `protobuf:"bytes,1,opt,name=question_id,json=questionId,proto3" json:"question_id,omitempty"`
 	// answer is a text, the text of an option, or the number of one.
 	Answer string `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	// event_key is the key of the inbox event that is the answer; only of a runner,
 	// and required of it.
-	EventKey      string `protobuf:"bytes,3,opt,name=event_key,json=eventKey,proto3" json:"event_key,omitempty"`
+	EventKey string `protobuf:"bytes,3,opt,name=event_key,json=eventKey,proto3" json:"event_key,omitempty"`
+	// by is the person (type:peer) who answers in a chat; only of a gateway, and required
+	// of it.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// account by which the person wrote, with by.
+	Account       string `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,6 +493,20 @@ func (x *AnswerQuestionRequest) GetAnswer() string {
 func (x *AnswerQuestionRequest) GetEventKey() string {
 	if x != nil {
 		return x.EventKey
+	}
+	return ""
+}
+
+func (x *AnswerQuestionRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AnswerQuestionRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
 	}
 	return ""
 }
@@ -697,9 +726,12 @@ func (*WatchQuestionsRequest) Descriptor() ([]byte, []int) {
 type WatchQuestionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// question that was asked or has ended.
-	Question      *Question `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Question *Question `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
+	// platform_thread in the conversation of the message for which it was asked, of one that has
+	// ended; empty: none.
+	PlatformThread string `protobuf:"bytes,2,opt,name=platform_thread,json=platformThread,proto3" json:"platform_thread,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WatchQuestionsResponse) Reset() {
@@ -739,11 +771,18 @@ func (x *WatchQuestionsResponse) GetQuestion() *Question {
 	return nil
 }
 
+func (x *WatchQuestionsResponse) GetPlatformThread() string {
+	if x != nil {
+		return x.PlatformThread
+	}
+	return ""
+}
+
 var File_theclaw_registry_v1_question_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_question_proto_rawDesc = "" +
 	"\n" +
-	"\"theclaw/registry/v1/question.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x04\n" +
+	"\"theclaw/registry/v1/question.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x04\n" +
 	"\bQuestion\x12\x1f\n" +
 	"\vquestion_id\x18\x01 \x01(\tR\n" +
 	"questionId\x12\x19\n" +
@@ -763,7 +802,8 @@ const file_theclaw_registry_v1_question_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x125\n" +
 	"\bended_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x19\n" +
-	"\bafter_id\x18\x0f \x01(\x03R\aafterId\"\xcf\x02\n" +
+	"\bafter_id\x18\x0f \x01(\x03R\aafterId\x12\x19\n" +
+	"\bshort_id\x18\x10 \x01(\tR\ashortId\"\xcf\x02\n" +
 	"\x16RequestQuestionRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -779,12 +819,14 @@ const file_theclaw_registry_v1_question_proto_rawDesc = "" +
 	"\x04life\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04life\x12-\n" +
 	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04wait\"T\n" +
 	"\x17RequestQuestionResponse\x129\n" +
-	"\bquestion\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.QuestionR\bquestion\"\x8d\x01\n" +
+	"\bquestion\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.QuestionR\bquestion\"\xca\x01\n" +
 	"\x15AnswerQuestionRequest\x12*\n" +
 	"\vquestion_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"questionId\x12!\n" +
 	"\x06answer\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x06answer\x12%\n" +
-	"\tevent_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\beventKey\"S\n" +
+	"\tevent_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\beventKey\x12\x18\n" +
+	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc0@R\x02by\x12!\n" +
+	"\aaccount\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\aaccount\"S\n" +
 	"\x16AnswerQuestionResponse\x129\n" +
 	"\bquestion\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.QuestionR\bquestion\"\xba\x01\n" +
 	"\x14ListQuestionsRequest\x12\"\n" +
@@ -796,9 +838,10 @@ const file_theclaw_registry_v1_question_proto_rawDesc = "" +
 	"\x15ListQuestionsResponse\x12;\n" +
 	"\tquestions\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.QuestionR\tquestions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x17\n" +
-	"\x15WatchQuestionsRequest\"S\n" +
+	"\x15WatchQuestionsRequest\"|\n" +
 	"\x16WatchQuestionsResponse\x129\n" +
-	"\bquestion\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.QuestionR\bquestion*\xa1\x01\n" +
+	"\bquestion\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.QuestionR\bquestion\x12'\n" +
+	"\x0fplatform_thread\x18\x02 \x01(\tR\x0eplatformThread*\xa1\x01\n" +
 	"\rQuestionState\x12\x1e\n" +
 	"\x1aQUESTION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16QUESTION_STATE_PENDING\x10\x01\x12\x1b\n" +

@@ -37,13 +37,15 @@ type QuestionServiceClient interface {
 	// repeat with the same key is the same question, with the text and the options
 	// of the first. RESOURCE_EXHAUSTED when the agent waits for 20 answers already.
 	RequestQuestion(ctx context.Context, in *RequestQuestionRequest, opts ...grpc.CallOption) (*RequestQuestionResponse, error)
-	// AnswerQuestion answers a question: the owner, or a runner under the agent's
-	// lease with the inbox event in which the asked peer has answered. NOT_FOUND
+	// AnswerQuestion answers a question: the owner; a runner under the agent's lease with
+	// the inbox event in which the asked peer has answered; or a gateway on behalf of the
+	// asked peer, or of an owner, who pressed a button or wrote /answer. NOT_FOUND
 	// (QUESTION_NOT_FOUND); FAILED_PRECONDITION (QUESTION_CLOSED) when it has its
 	// answer, has expired or was canceled; INVALID_ARGUMENT (ANSWER_INVALID) for a
 	// text that is none of the options, where only those count; PERMISSION_DENIED
 	// (NOT_ASKED) for an event of another peer or conversation, one that is older
-	// than the question, or a command. A repeat with the same event succeeds.
+	// than the question, or a command, and for another person. A repeat with the same
+	// event, or of the same person, succeeds; the first answer stands.
 	AnswerQuestion(ctx context.Context, in *AnswerQuestionRequest, opts ...grpc.CallOption) (*AnswerQuestionResponse, error)
 	// ListQuestions lists the questions that wait and those of the last 7 days,
 	// oldest first.
@@ -122,13 +124,15 @@ type QuestionServiceServer interface {
 	// repeat with the same key is the same question, with the text and the options
 	// of the first. RESOURCE_EXHAUSTED when the agent waits for 20 answers already.
 	RequestQuestion(context.Context, *RequestQuestionRequest) (*RequestQuestionResponse, error)
-	// AnswerQuestion answers a question: the owner, or a runner under the agent's
-	// lease with the inbox event in which the asked peer has answered. NOT_FOUND
+	// AnswerQuestion answers a question: the owner; a runner under the agent's lease with
+	// the inbox event in which the asked peer has answered; or a gateway on behalf of the
+	// asked peer, or of an owner, who pressed a button or wrote /answer. NOT_FOUND
 	// (QUESTION_NOT_FOUND); FAILED_PRECONDITION (QUESTION_CLOSED) when it has its
 	// answer, has expired or was canceled; INVALID_ARGUMENT (ANSWER_INVALID) for a
 	// text that is none of the options, where only those count; PERMISSION_DENIED
 	// (NOT_ASKED) for an event of another peer or conversation, one that is older
-	// than the question, or a command. A repeat with the same event succeeds.
+	// than the question, or a command, and for another person. A repeat with the same
+	// event, or of the same person, succeeds; the first answer stands.
 	AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error)
 	// ListQuestions lists the questions that wait and those of the last 7 days,
 	// oldest first.

@@ -4777,7 +4777,10 @@ type Saying struct {
 	// to is the session key of a conversation of the agent, or the id at the platform of a
 	// chat, or of a person, that the agent has a conversation with, or of an owner; empty: the
 	// conversation of the turn.
-	To            string `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
+	To string `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
+	// question_id of the question of the agent that the text asks; empty: none. Its options
+	// are buttons where the platform has them.
+	QuestionId    string `protobuf:"bytes,8,opt,name=question_id,json=questionId,proto3" json:"question_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4857,6 +4860,13 @@ func (x *Saying) GetChannel() string {
 func (x *Saying) GetTo() string {
 	if x != nil {
 		return x.To
+	}
+	return ""
+}
+
+func (x *Saying) GetQuestionId() string {
+	if x != nil {
+		return x.QuestionId
 	}
 	return ""
 }
@@ -7372,7 +7382,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04says\x18\n" +
 	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\x12\x14\n" +
 	"\x05waits\x18\v \x01(\bR\x05waits\x12\x14\n" +
-	"\x05check\x18\f \x01(\bR\x05check\"\x8e\x02\n" +
+	"\x05check\x18\f \x01(\bR\x05check\"\xb8\x02\n" +
 	"\x06Saying\x12$\n" +
 	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12.\n" +
@@ -7381,7 +7391,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tmessageId\x12!\n" +
 	"\achannel\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\achannel\x12\x18\n" +
-	"\x02to\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x02to\"l\n" +
+	"\x02to\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x02to\x12(\n" +
+	"\vquestion_id\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\n" +
+	"questionId\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
 	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\x95\x04\n" +

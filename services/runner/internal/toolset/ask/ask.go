@@ -3,7 +3,7 @@
 //
 //	row under the key of the call --> message to the peer --> wait --> message of the peer joins --> result
 //	(RequestQuestion)                 (call:ask)               |       (a member of the turn)
-//	                                                           +--> the owner answers, it expires or is canceled
+//	                                                           +--> an owner or a button answers, it expires or is canceled
 //
 // Each step before the result has a key, so after a crash at any instant the same call asks the
 // same question, sends no second message, and finds the answer that was given meanwhile. The
@@ -25,6 +25,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -75,7 +76,7 @@ func (t Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	}
 	q, err := t.ask(ctx, c, req)
 	if err == nil && q.GetState() == registrypb.QuestionState_QUESTION_STATE_PENDING {
-		if err = c.Place.Waits.Say(ctx, c, "ask", words(q)); err == nil {
+		if err = c.Place.Waits.Say(ctx, c, "ask", words(q), q.GetQuestionId()); err == nil {
 			closed := c.Prompted(toolset.Prompt{Kind: toolset.PromptQuestion, ID: q.GetQuestionId(), Text: words(q)})
 			err = c.Place.Wait(ctx, func(ctx context.Context) (err error) {
 				q, err = t.wait(ctx, c, req, q)
@@ -84,7 +85,7 @@ func (t Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 			closed(end(q, err))
 		}
 	}
-	if err == nil && strings.Contains(q.GetBy(), ":") { // the key of a message
+	if _, ofMessage := thread.KeyID(q.GetBy()); err == nil && ofMessage {
 		err = c.Place.Waits.Join(ctx, c, q.GetBy())
 	}
 	switch {
@@ -240,7 +241,7 @@ func (t Tool) offer(ctx context.Context, c toolset.Call, q *registrypb.Question,
 	case err == nil:
 		return true, nil
 	case f.Reason == fault.AnswerInvalid:
-		return false, c.Place.Waits.Say(ctx, c, "hint", "Please "+f.Fix+".")
+		return false, c.Place.Waits.Say(ctx, c, "hint", "Please "+f.Fix+".", "")
 	case f.Reason == fault.NotAsked, f.Reason == fault.QuestionClosed, f.Code == codes.InvalidArgument:
 		return false, nil
 	}

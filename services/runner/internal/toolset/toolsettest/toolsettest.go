@@ -286,7 +286,9 @@ type alone struct{}
 func (alone) Wait(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 
 // Say implements [toolset.Waits].
-func (alone) Say(ctx context.Context, _ toolset.Call, _, _ string) error { return context.Cause(ctx) }
+func (alone) Say(ctx context.Context, _ toolset.Call, _, _, _ string) error {
+	return context.Cause(ctx)
+}
 
 // Replies implements [toolset.Waits].
 func (alone) Replies(int64) ([]toolset.Reply, <-chan struct{}) { return nil, nil }
