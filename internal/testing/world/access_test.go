@@ -84,7 +84,7 @@ var workers = map[string][]string{
 	},
 	"deliverer": {"BeginDelivery", "DecideDelivery", "FinishDelivery", "ReadMedia", "GetRunnerInfo", "RunHook"},
 	"gateway": {
-		"AcceptMessages", "GetCursor", "PutCursor", "ListPairings", "ResolvePairing", "WriteMedia", "WatchApprovals", "ResolveApproval", "WatchQuestions",
+		"AcceptMessages", "GetCursor", "PutCursor", "ListPairings", "ResolvePairing", "WatchPairings", "ReportNotice", "WriteMedia", "WatchApprovals", "ResolveApproval", "WatchQuestions", "AnswerQuestion",
 		"WatchHomeConfig", "GetTurn", "AcquireLease", "RenewLease", "ReleaseLease",
 		"GetAgentStatus", "GetSession", "ListLeases", "GetRunnerInfo", "RunHook", "FindRunner", "StreamRun", "ListProviders",
 	},

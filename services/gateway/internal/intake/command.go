@@ -119,7 +119,7 @@ func (a *Account) decide(ctx context.Context, name string, args []string, by str
 func (a *Account) answerQuestion(ctx context.Context, args, by string) (string, error) {
 	id, answer, ok := strings.Cut(strings.TrimSpace(args), " ")
 	if !ok {
-		return "Write /answer ID, and your answer.", nil
+		return "Write " + a.kind.Prefix() + "answer ID, and your answer.", nil
 	}
 	r, err := a.deps.Questions.AnswerQuestion(ctx, &registryv1.AnswerQuestionRequest{QuestionId: id, Answer: answer, By: by, Account: a.name})
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *Account) answerQuestion(ctx context.Context, args, by string) (string, 
 // letIn approves the person of a code for an owner.
 func (a *Account) letIn(ctx context.Context, args []string, by string) (string, error) {
 	if len(args) != 1 {
-		return "Write /pair CODE, with the code that the person was sent.", nil
+		return "Write " + a.kind.Prefix() + "pair CODE, with the code that the person was sent.", nil
 	}
 	r, err := a.deps.Channels.ResolvePairing(ctx, &registryv1.ResolvePairingRequest{
 		Code: args[0], Decision: registryv1.PairingDecision_PAIRING_DECISION_APPROVE, By: by, Wait: durationpb.New(acceptLimit / 2),

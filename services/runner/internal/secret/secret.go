@@ -127,12 +127,24 @@ func (u Sent) Without(text string) string {
 		if value == "" {
 			continue
 		}
-		quoted, _ := json.Marshal(value) // a text always encodes
-		for _, form := range []string{value, base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)), url.QueryEscape(value), url.PathEscape(value), string(quoted[1 : len(quoted)-1])} {
-			text = strings.ReplaceAll(text, form, "{{secret:"+name+"}}")
+		for _, v := range credentials(value) {
+			quoted, _ := json.Marshal(v) // a text always encodes
+			for _, form := range []string{v, base64.StdEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)), url.QueryEscape(v), url.PathEscape(v), string(quoted[1 : len(quoted)-1])} {
+				text = strings.ReplaceAll(text, form, "{{secret:"+name+"}}")
+			}
 		}
 	}
 	return text
+}
+
+// credentials are a value, and what follows its scheme when it is that of a header (RFC 9110, 11.4): a server may send
+// back that part alone.
+func credentials(value string) []string {
+	scheme, key, found := strings.Cut(value, " ")
+	if key = strings.TrimSpace(key); found && key != "" && slices.ContainsFunc([]string{"bearer", "basic", "token"}, func(s string) bool { return strings.EqualFold(s, scheme) }) {
+		return []string{value, key}
+	}
+	return []string{value}
 }
 
 // isLocal reports whether a host is this machine.

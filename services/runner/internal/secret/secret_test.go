@@ -1,0 +1,29 @@
+package secret_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/services/runner/internal/secret"
+)
+
+// S4-93: what a server sends back of a secret is replaced by its name: as it is, encoded, and, of the value of a header with
+// a scheme, the part behind the scheme.
+func TestWithout(t *testing.T) {
+	const key = `sk/1+2"3`
+	sent := secret.Sent{"Bearer " + key: "HEADER", "two words": "PLAIN", "": "EMPTY"}
+	for _, text := range []string{
+		"Bearer " + key, key, `{"key":"sk/1+2\"3"}`, base64.StdEncoding.EncodeToString([]byte(key)), "q=sk%2F1%2B2%223", "two words", "two+words",
+	} {
+		got := sent.Without("it was " + text + " there")
+		if !strings.Contains(got, "{{secret:") || strings.Contains(got, text) || strings.Contains(got, "sk/1") {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	for _, text := range []string{"Bearer", "words", "two"} {
+		if got := sent.Without(text); got != text {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
