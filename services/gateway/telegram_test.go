@@ -243,7 +243,7 @@ func TestTelegramApproved(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	h.Stop()
-	h = telegram(t, api, world.Options{Home: h.Home}, config)
+	telegram(t, api, world.Options{Home: h.Home}, config)
 	say(eve, "say: again")
 	if got := awaitReplies(t, api, eve.ID, 4); got[3] != "again" {
 		t.Errorf("%q", got)

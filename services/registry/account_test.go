@@ -118,7 +118,7 @@ func testExtra(t *testing.T, o backendtest.Options) {
 	setHome(t, o, w, accountWith("rate: 0"))
 	m := inbound("1", "ann", "hello")
 	m.Extra = map[string]string{"irc.modes": "+o", "long": strings.Repeat("ä", 4096)}
-	for n := len(m.Extra); n < 32; n++ {
+	for n := len(m.GetExtra()); n < 32; n++ {
 		m.Extra[fmt.Sprint("field ", n)] = "<x>"
 	}
 	if got := accept(t, w, m); got.GetOutcome() != accepted {
@@ -130,9 +130,9 @@ func testExtra(t *testing.T, o backendtest.Options) {
 	}
 	for name, value := range map[string]string{"one more": "x", "long": strings.Repeat("x", 8193), strings.Repeat("n", 129): "x", "": "x"} {
 		bad := inbound("2", "ann", "hello")
-		bad.Extra = maps.Clone(m.Extra)
+		bad.Extra = maps.Clone(m.GetExtra())
 		if name != "one more" {
-			delete(bad.Extra, "long")
+			delete(bad.GetExtra(), "long")
 		}
 		bad.Extra[name] = value
 		if _, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{bad}}); !fault.Is(err, fault.InvalidArgument) {
