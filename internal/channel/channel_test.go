@@ -284,7 +284,7 @@ func TestNames(t *testing.T) {
 // S3-48: the options of a question are buttons with commands that are made of its id and a number, whatever the content says.
 func TestQuestionButtons(t *testing.T) {
 	for content, want := range map[string]string{
-		`{"text":"x","question":{"id":"019ab-7","options":["main","a\nb\u202e","` + strings.Repeat("y", 60) + `"]}}`: "[{main /answer 019ab-7 1} {a b /answer 019ab-7 2} {" + strings.Repeat("y", 40) + "... /answer 019ab-7 3}]",
+		`{"text":"x","question":{"id":"019ab-7","options":["main","a\nb\u202e","` + strings.Repeat("y", 60) + `"]}}`: "[{1. main /answer 019ab-7 1} {2. a b /answer 019ab-7 2} {3. " + strings.Repeat("y", 40) + "... /answer 019ab-7 3}]",
 		`{"text":"x"}`: "[]",
 		`{"text":"x","question":{"id":"1 2\n/approve","options":["main"]}}`: "[]",
 		`{"text":"x","question":{"id":"","options":["main"]}}`:              "[]",

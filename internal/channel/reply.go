@@ -35,14 +35,14 @@ type Question struct {
 	Options []string `json:"options"`
 }
 
-// Buttons are the options as buttons. Their commands are made here alone, of an id and a number: no content makes
+// Buttons are the options as buttons, each with its number: two may begin alike. Their commands are made here alone, of an id and a number: no content makes
 // another command of a button.
 func (q Question) Buttons() (out []Button) {
 	if !questionID().MatchString(q.ID) {
 		return nil
 	}
 	for n, o := range q.Options {
-		out = append(out, Button{Text: Clean(o, maxOption), Command: fmt.Sprintf("/answer %s %d", q.ID, n+1)})
+		out = append(out, Button{Text: fmt.Sprintf("%d. %s", n+1, Clean(o, maxOption)), Command: fmt.Sprintf("/answer %s %d", q.ID, n+1)})
 	}
 	return out
 }

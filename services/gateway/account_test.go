@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	"github.com/theclaw/agents/internal/testing/world"
 	gatewayv1 "github.com/theclaw/agents/proto/gen/theclaw/gateway/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -321,16 +322,13 @@ func TestAccountHistoryTurns(t *testing.T) {
 		t.Helper()
 		file := filepath.Join(h.Home, "agents/admin/sessions", fmt.Sprintf("threads%%2Fpeers%%2Ftg-%d.jsonl", peer))
 		last := fmt.Sprintf("say: %d", said-1)
-		for end := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
-			data, err := os.ReadFile(file)
-			list := regexp.MustCompile(`say: \d+`).FindAllString(string(data), -1)
-			if len(list) > 0 && list[len(list)-1] == last {
-				return len(list), list[0]
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s does not end with %q: %q, %v", file, last, list, err)
-			}
-		}
+		var list []string
+		backendtest.Await(t, file+" with "+last+" at its end", func() bool {
+			data, _ := os.ReadFile(file) // none yet
+			list = regexp.MustCompile(`say: \d+`).FindAllString(string(data), -1)
+			return len(list) > 0 && list[len(list)-1] == last
+		})
+		return len(list), list[0]
 	}
 	for said < answered {
 		say(min(10, answered-said)) // more are more than a queue takes

@@ -225,12 +225,13 @@ func TestSlackQuestionButtons(t *testing.T) {
 	h := slack(t, s, world.Options{}, `dm: open, groups: {allow: ["*"], mode: always}`)
 	h.configure(t, "tools: {also_allow: [ask_user]}")
 	root := s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Text: "say: hello"})
-	first := postedText(t, s, "hello", root)
+	s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Thread: root, Text: "say: here"}) // the first in a thread may quote the root
+	first := postedText(t, s, "here", root)
 	ask := func(after string) slacktest.Message {
 		t.Helper()
 		s.Say(slacktest.Message{Channel: slackGeneral, User: slackBob.ID, Thread: root, Text: `call: ask_user {"question":"Which account?","options":["main","savings"]}`})
 		m := postedText(t, s, "1. main", after)
-		if len(m.Buttons) != 2 || m.Buttons[1].Text != "savings" || m.Thread != root {
+		if len(m.Buttons) != 2 || m.Buttons[1].Text != "2. savings" || m.Thread != root {
 			t.Fatalf("%+v", m)
 		}
 		return m

@@ -681,7 +681,7 @@ func TestTelegramQuestionButtons(t *testing.T) {
 		before := len(replies(api, group.ID))
 		api.Say(telegramtest.Message{Chat: group, From: &bob, Thread: topic, Text: question})
 		m := awaitText(t, api, group.ID, before, "Which account?")
-		if len(m.Buttons) != 2 || m.Buttons[0].Text != "main" || m.Buttons[1].Text != "savings" || m.Thread != topic {
+		if len(m.Buttons) != 2 || m.Buttons[0].Text != "1. main" || m.Buttons[1].Text != "2. savings" || m.Thread != topic {
 			t.Fatalf("%+v", m)
 		}
 		return m

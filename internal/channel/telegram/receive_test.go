@@ -392,8 +392,8 @@ func TestSupergroup(t *testing.T) {
 	}
 }
 
-// The new id of a group is stored before the platform is told that it arrived: a crash at any time loses it not, and the
-// platform says it again.
+// The new id of a group is stored before the update is acknowledged: no crash loses it, because the platform delivers the
+// update again.
 func TestSupergroupIsStored(t *testing.T) {
 	s, in := serve(t, telegramtest.Config{}), channeltest.NewIntake()
 	in.Unsaved = errors.New("the registry is not there")

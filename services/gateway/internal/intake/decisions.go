@@ -368,8 +368,8 @@ func approvalNotice(a *registryv1.Approval, prefix string, fits func(string) boo
 	}
 	all := utf8.RuneCountInString(command)
 	for n := min(all, maxCommand); ; n /= 2 {
-		part := fmt.Sprintf("\nThe command is too long for this message, which has the first %d of its %d characters. "+
-			"Read all of it with 'agentctl approvals list --json' before you approve.", n, all)
+		part := fmt.Sprintf("\nThis message has the first %d of %d characters. "+
+			"Read all of them with 'agentctl approvals list --json' before you approve.", n, all)
 		if text = approvalText(a, prefix, "once", part, cut(command, n)); n <= 1 || fits(text) {
 			return text, []channel.Button{deny}
 		}
@@ -378,7 +378,8 @@ func approvalNotice(a *registryv1.Approval, prefix string, fits func(string) boo
 
 // approvalText is an approval with the answers to it, a note, and the command or its beginning.
 func approvalText(a *registryv1.Approval, prefix, modes, note, command string) string {
-	text := fmt.Sprintf("%s wants to run a command in %s.", a.GetAgentId(), markup.Code(channel.Clean(a.GetCwd(), 200)))
+	wants, what := wanted(a)
+	text := a.GetAgentId() + " wants to " + wants + "."
 	if a.GetReason() != "" {
 		text += "\nReason: " + markup.Code(channel.Clean(a.GetReason(), maxCommand))
 	}
@@ -388,7 +389,20 @@ func approvalText(a *registryv1.Approval, prefix, modes, note, command string) s
 	left := time.Until(a.GetExpiresAt().AsTime()).Round(time.Minute)
 	id := cmp.Or(a.GetShortId(), a.GetApprovalId())
 	text += fmt.Sprintf("\nReply %sapprove %s [%s] or %sdeny %s (%d min)", prefix, id, modes, prefix, id, max(int(left.Minutes()), 1))
-	return text + note + "\nThe command:\n" + markup.Fenced(command)
+	return text + note + "\nThe " + what + ":\n" + markup.Fenced(command)
+}
+
+// wanted is what an approval is for, and what its text is.
+func wanted(a *registryv1.Approval) (wants, what string) {
+	switch a.GetKind() {
+	case registryv1.ApprovalKind_APPROVAL_KIND_TOOL:
+		return "call the tool " + markup.Code(channel.Clean(a.GetTool(), 200)), "call"
+	case registryv1.ApprovalKind_APPROVAL_KIND_AGENT:
+		return "make an agent", "request"
+	case registryv1.ApprovalKind_APPROVAL_KIND_PLAN:
+		return "carry out a plan", "plan"
+	}
+	return "run a command in " + markup.Code(channel.Clean(a.GetCwd(), 200)), "command"
 }
 
 // entries are what the answer always adds to the allow list of an agent, each in a line.

@@ -37,13 +37,21 @@ func TestApprovalNotice(t *testing.T) {
 		"a program without a subcommand": {
 			&registryv1.Approval{Command: "ls -l", Patterns: []*registryv1.ExecEntry{{Pattern: "/usr/bin/ls"}}}, maxApproval, "ls -l\n```", []string{"`/usr/bin/ls` with any arguments"}, []string{once, always, deny},
 		},
+		"a tool": {
+			&registryv1.Approval{Kind: registryv1.ApprovalKind_APPROVAL_KIND_TOOL, Tool: "github__delete", Command: "github__delete {}"}, maxApproval, "The call:\n```\ngithub__delete {}\n```",
+			[]string{"alice wants to call the tool `github__delete`."},
+			[]string{once, deny},
+		},
+		"an agent": {
+			&registryv1.Approval{Kind: registryv1.ApprovalKind_APPROVAL_KIND_AGENT, Command: "new agent bob"}, maxApproval, "The request:\n```\nnew agent bob\n```", []string{"alice wants to make an agent."}, []string{once, deny},
+		},
 		"none that can be allowed": {&registryv1.Approval{Command: "sh x.sh"}, maxApproval, "sh x.sh\n```", []string{"[once]"}, []string{once, deny}},
 		"more than 500 characters": {&registryv1.Approval{Command: long, Patterns: git}, 2000, long + "\n```", nil, []string{once, always, deny}},
 		"too long to show": {
-			&registryv1.Approval{Command: long, Patterns: git}, 1000, strings.Repeat("x", 500) + "\n```", []string{"the first 500 of its 1010 characters", "agentctl approvals list"}, []string{deny},
+			&registryv1.Approval{Command: long, Patterns: git}, 1000, strings.Repeat("x", 500) + "\n```", []string{"the first 500 of 1010 characters", "agentctl approvals list"}, []string{deny},
 		},
 		"too long to show the half": {
-			&registryv1.Approval{Command: long, Patterns: git}, 600, strings.Repeat("x", 250) + "\n```", []string{"the first 250 of its 1010 characters"}, []string{deny},
+			&registryv1.Approval{Command: long, Patterns: git}, 600, strings.Repeat("x", 250) + "\n```", []string{"the first 250 of 1010 characters"}, []string{deny},
 		},
 		"too many entries": {
 			&registryv1.Approval{Command: "a", Patterns: many}, maxApproval, "The command:\n```\na\n```", []string{"What always would allow is too long", "[once]"}, []string{once, deny},

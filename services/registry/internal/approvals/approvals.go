@@ -206,7 +206,7 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		if err := s.checkAbsent(req.GetCreateAgent()); err != nil { // a person need not be asked
 			return a, err
 		}
-		if err := roomToAsk(ctx, s.Approvals, s.Questions, req.GetAgentId()); err != nil {
+		if err := checkWaits(ctx, s.Approvals, s.Questions, req.GetAgentId()); err != nil {
 			return a, s.Fault(req.GetAgentId(), "", err)
 		}
 		life, err := s.life(ctx, req.GetAgentId())

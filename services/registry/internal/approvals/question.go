@@ -152,7 +152,7 @@ func (s *Questions) ask(ctx context.Context, req *registryv1.RequestQuestionRequ
 		if err != nil {
 			return q, s.Fault(agent, thread.Inbox, err)
 		}
-		if err := roomToAsk(ctx, s.Approvals, s.Questions, agent); err != nil {
+		if err := checkWaits(ctx, s.Approvals, s.Questions, agent); err != nil {
 			return q, s.Fault(agent, "", err)
 		}
 		now := time.Now()
@@ -166,8 +166,8 @@ func (s *Questions) ask(ctx context.Context, req *registryv1.RequestQuestionRequ
 	}
 }
 
-// roomToAsk refuses an approval or a question of an agent that waits for many answers.
-func roomToAsk(ctx context.Context, a store.Approvals, q store.Questions, agent string) error {
+// checkWaits refuses an approval or a question of an agent that waits for many answers.
+func checkWaits(ctx context.Context, a store.Approvals, q store.Questions, agent string) error {
 	const page = 10 * maxWaits // the state of one whose time is over may not be written yet
 	questions, err := q.Questions(ctx, "", agent, store.QuestionPending, page)
 	if err != nil {

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -169,6 +172,7 @@ func TestTimeoutInGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "look")
 		b.journal.config.ToolLayers = everyTool
+		b.journal.config.Timeout = durationpb.New(time.Minute) // before the time of a tool is over
 		b.llm.reply = lookAndRun
 		b.tools = []toolset.Tool{&reader{do: func(ctx context.Context, key string) {
 			if key == "k:tool:1:2" {
