@@ -24,6 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -401,9 +402,10 @@ func (s *channelSite) resolve(p *person, code string) error {
 
 // heard sorts what a person was sent: answers by token, answers of commands, and notices.
 type heard struct {
-	order           []string
-	tokens          map[string]int
-	commands, infos int
+	order  []string
+	tokens map[string]int
+
+	commands, infos, welcomes int
 }
 
 // tokenForm finds the parts of an answer. One that is sent in blocks may be sent in fewer after a kill.
@@ -422,6 +424,8 @@ func (p *person) heard() heard {
 		case strings.HasPrefix(text, "Commands:"):
 			h.infos++
 		case codeForm.MatchString(text):
+		case strings.HasPrefix(text, "You may write to this assistant now"): // sent again when a kill came before it was reported
+			h.welcomes++
 		case strings.HasPrefix(text, "this person may not write"): // the program posts for a person who is not paired
 		default:
 			h.commands++
@@ -524,7 +528,7 @@ func (s *channelSite) audit(p *world.Process) (f channelFigures) {
 
 // flagged counts the deliveries to a person that may have been sent more than once.
 func (s *channelSite) flagged(p *person) (n int) {
-	req := &registryv1.ListDeliveriesRequest{AgentId: matrixAgent, ThreadId: fmt.Sprintf("threads/peers/%s-%s", p.name, p.phone.peer(p.id)), PageSize: 1000}
+	req := &registryv1.ListDeliveriesRequest{AgentId: matrixAgent, ThreadId: route.Thread(route.PerPeer, route.Tuple{ChannelID: p.name, PeerID: p.phone.peer(p.id)}), PageSize: 1000}
 	r, err := s.Deliveries.ListDeliveries(s.t.Context(), req)
 	check(s.t, err)
 	for _, d := range r.GetDeliveries() {
@@ -572,7 +576,7 @@ func (f *channelFigures) person(s *channelSite, p *person) {
 	if n := h.commands - commands; n > 0 {
 		more, repeated = more+n, repeated+1
 	}
-	f.notices += max(h.infos-infos, 0)
+	f.notices += max(h.infos-infos, 0) + max(h.welcomes-1, 0)
 	flagged := 0
 	if more > 0 {
 		flagged = s.flagged(p)

@@ -105,6 +105,9 @@ func (c *caller) fill(msg protoreflect.Message, m protoreflect.MethodDescriptor)
 	fields := msg.Descriptor().Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
+		if f.IsMap() {
+			continue // those of a message are optional
+		}
 		if f.Message() != nil {
 			switch name := f.Message().FullName(); {
 			case name == "google.protobuf.Duration":
