@@ -90,6 +90,8 @@ func leaves(d protoreflect.MessageDescriptor, above []protoreflect.FieldDescript
 		f := d.Fields().Get(i)
 		path := append(append([]protoreflect.FieldDescriptor{}, above...), f)
 		switch {
+		case f.IsMap(): // of texts by texts
+			out = append(out, path)
 		case f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind:
 			out = append(out, path)
 		case f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "theclaw."):
@@ -246,11 +248,15 @@ func send(t testing.TB, msg protoreflect.Message, path []protoreflect.FieldDescr
 	if last.Kind() == protoreflect.BytesKind {
 		v = protoreflect.ValueOfBytes([]byte(text))
 	}
-	if last.IsList() {
+	switch {
+	case last.IsMap():
+		v = protoreflect.ValueOfString(text)
+		at.Mutable(last).Map().Set(v.MapKey(), v)
+	case last.IsList():
 		list := at.NewField(last).List()
 		list.Append(v)
 		at.Set(last, protoreflect.ValueOfList(list))
-	} else {
+	default:
 		at.Set(last, v)
 	}
 	b, err := proto.Marshal(msg.Interface())
