@@ -227,7 +227,7 @@ func (x *session) call(ctx context.Context, name string, args json.RawMessage, l
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case failed != nil:
-		failed.why = x.sent.Without(failed.why)
+		failed.why = x.sent.Without(clean(failed.why))
 		return nil, failed
 	case answered && !sent.lost() && !errors.Is(err, sdk.ErrConnectionClosed):
 		return nil, err
@@ -235,5 +235,5 @@ func (x *session) call(ctx context.Context, name string, args json.RawMessage, l
 	if x.endsSoon() {
 		return nil, &endedError{x.err.Error()}
 	}
-	return nil, errors.New("its answer is not understood: " + x.sent.Without(err.Error()))
+	return nil, errors.New("its answer is not understood: " + x.sent.Without(clean(err.Error())))
 }

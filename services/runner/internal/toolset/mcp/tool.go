@@ -81,11 +81,12 @@ func isEnd(err error) bool {
 	return ok
 }
 
-// failure is why a call has no result after n attempts.
+// failure is why a call has no result after n attempts. The text of err has no values that the server was given: to
+// clean it now could join one that the server has split by characters that are not seen.
 func (t *tool) failure(err error, n int) string {
-	text := "server " + t.name() + ": " + clean(err.Error())
+	text := "server " + t.name() + ": " + err.Error()
 	if isEnd(err) {
-		text = fmt.Sprintf("server %s ended (%s)", t.name(), clean(err.Error()))
+		text = fmt.Sprintf("server %s ended (%s)", t.name(), err.Error())
 	}
 	if n > 1 {
 		text += fmt.Sprintf("; it was tried %d times", n)
@@ -109,7 +110,7 @@ func (t *tool) attempt(ctx context.Context, c toolset.Call) (toolset.Result, err
 	case err == nil:
 		return t.result(r, x), nil
 	case answered:
-		return toolset.Failed(t.external(x, short(answer.Message))), nil
+		return toolset.Failed(t.external(x, answer.Message, maxError)), nil
 	}
 	return toolset.Result{}, err
 }
@@ -143,10 +144,15 @@ func (t *tool) call(ctx context.Context, server *server, x *session, c toolset.C
 	return r, "", err
 }
 
-// external is a text of the server for the model.
-func (t *tool) external(x *session, text string) string {
+// maxError bounds the text of an error, of which a result has little, in bytes.
+const maxError = 3 << 10
+
+// external is a text of the server for the model, of at most limit bytes; 0: no limit. It is cut before it is marked, so
+// that both marks stay, and after the values are out, so that no part of one stays.
+func (t *tool) external(x *session, text string, limit int) string {
 	begin, end := toolset.External("MCP server " + t.name())
-	return begin + "\n" + x.sent.Without(clean(text)) + "\n" + end
+	text, _ = boundary.Text(x.sent.Without(clean(text)), limit)
+	return begin + "\n" + text + "\n" + end
 }
 
 // result is what a server has answered.
@@ -169,15 +175,9 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 	}
 	text := strings.Join(texts, "\n")
 	if r.IsError {
-		return toolset.Failed(t.external(x, short(text)))
+		return toolset.Failed(t.external(x, text, maxError))
 	}
-	return toolset.Result{Text: t.external(x, text), Images: images}
-}
-
-// short is the text of an error, of which a result has little: it is cut before it is marked, so that both marks stay.
-func short(text string) string {
-	text, _ = boundary.Text(text, 3<<10)
-	return text
+	return toolset.Result{Text: t.external(x, text, 0), Images: images}
 }
 
 // content is a piece of a result as text.
