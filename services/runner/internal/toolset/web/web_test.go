@@ -59,7 +59,6 @@ func tool(t *testing.T, name string, o Options) toolset.Tool {
 	return tools[n]
 }
 
-// run calls a tool; out gets what it returned.
 // with is a tool in a turn with settings.
 type with struct {
 	toolset.Tool
@@ -71,6 +70,7 @@ func (w with) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	return w.Tool.Run(ctx, c)
 }
 
+// run calls a tool; out gets what it returned.
 func run(t *testing.T, tool toolset.Tool, arguments, out any) toolset.Result {
 	t.Helper()
 	raw, err := json.Marshal(arguments)
