@@ -82,6 +82,7 @@ func (e *refusal) Error() string {
 type failure struct {
 	method, why string
 	left        bool // the request was written
+	answered    bool // the answer is complete, and is not understood
 	cause       error
 }
 
@@ -144,11 +145,11 @@ func (c *client) call(ctx context.Context, token, method, form, params string, o
 			return nil
 		}
 		if err := json.Unmarshal(body, out); err != nil {
-			return &failure{method: method, why: "the answer cannot be read", left: true, cause: err}
+			return &failure{method: method, why: "the answer cannot be read", left: true, answered: true, cause: err}
 		}
 		return nil
 	case res.StatusCode == http.StatusOK && (err != nil || a.Error == ""):
-		return &failure{method: method, why: "the answer cannot be read", left: true, cause: err}
+		return &failure{method: method, why: "the answer cannot be read", left: true, answered: true, cause: err}
 	}
 	return &refusal{
 		method: method, status: res.StatusCode, code: word(a.Error), needed: word(a.Needed), retryAfter: retryAfter(res),

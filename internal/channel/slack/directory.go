@@ -148,10 +148,13 @@ func find[V any](ctx context.Context, t *table[V], id string, fetch func(ctx con
 }
 
 // paused is how long nothing is looked up after an error: for the time that the platform demands, and for a
-// while when it does not answer, because each look-up would hold up a message.
+// while when it does not answer, because each look-up would hold up a message. An answer that is not understood is one.
 func paused(err error) time.Duration {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.retryAfter
+	}
+	if f, ok := errors.AsType[*failure](err); ok && f.answered {
+		return 0
 	}
 	return unknownTime
 }

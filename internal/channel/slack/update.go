@@ -83,9 +83,7 @@ func (r *reader) readEvent(ctx context.Context, m *message, team string) (channe
 	case m.Subtype == "message_changed":
 		return r.readChanged(ctx, m, team)
 	}
-	out, ok := r.readMessage(ctx, m, m.Channel, m.ChannelType, team)
-	out.Mentioned = out.Mentioned || m.Type == "app_mention"
-	return out, ok
+	return r.readMessage(ctx, m, m.Channel, m.ChannelType, team)
 }
 
 // readChanged reads an edit. Without edited, the platform itself changed the message: it shows
@@ -126,10 +124,10 @@ func (r *reader) readMessage(ctx context.Context, m *message, conversation, stat
 		return out, false
 	}
 	out.Bot = m.BotID != "" || m.Subtype == "bot_message"
-	out.Mentioned = mentions(m.Text, r.who.User)
+	out.Mentioned = m.Type == "app_mention" || mentions(m.Text, r.who.User)
 	out.Text = r.text(ctx, m.Text)
 	if out.Thread != "" {
-		out.ReplyTo = r.replyTo(ctx, m, conversation)
+		out.ReplyTo = r.replyTo(ctx, m, conversation, out.Mentioned || out.Kind == kindDM)
 	}
 	out.SentAt = date(m.TS)
 	if m.Edited != nil && tsRule.MatchString(m.Edited.TS) {
@@ -154,14 +152,19 @@ func (r *reader) text(ctx context.Context, s string) string {
 	})
 }
 
-// replyTo returns the message that began the thread of m: what is written in a thread answers it. It is
-// fetched with the first message of a thread; if that fails, its text is missing.
-func (r *reader) replyTo(ctx context.Context, m *message, conversation string) *channel.ReplyTo {
+// replyTo returns the message that began the thread of m: what is written in a thread answers it. Where m addresses the
+// bot, or answers it, it is fetched once for each thread; if that fails, its text is missing. In a thread between others
+// it is not fetched: few messages there start a turn, and those of all conversations would wait for it.
+func (r *reader) replyTo(ctx context.Context, m *message, conversation string, addressed bool) *channel.ReplyTo {
 	if m.Root != nil {
 		r.begun(ctx, conversation, m.Root)
 	}
-	began := find(ctx, &r.directory.roots, rootID(conversation, m.ThreadTS), r.fetchRoot)
-	return &channel.ReplyTo{ID: m.ThreadTS, Text: began.text, Mine: began.mine || m.ParentUser == r.who.User}
+	id, mine := rootID(conversation, m.ThreadTS), m.ParentUser == r.who.User
+	began := r.directory.roots.entries[id].value
+	if addressed || mine {
+		began = find(ctx, &r.directory.roots, id, r.fetchRoot)
+	}
+	return &channel.ReplyTo{ID: m.ThreadTS, Text: began.text, Mine: began.mine || mine}
 }
 
 // begun notes a message that began a thread.

@@ -129,19 +129,19 @@ func TestThread(t *testing.T) {
 }
 
 // S4-06: what is written in a thread answers the message that began it: the bot's own, or that of another. Its text is
-// fetched once for each thread, or comes with the event, and is quoted up to 500 characters.
+// fetched once for each thread, where the bot is addressed, or comes with the event, and is quoted up to 500 characters.
 func TestReplyInThread(t *testing.T) {
 	s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
 	own := s.Say(slacktest.Message{Channel: general, User: slacktest.BotUser, BotID: slacktest.BotID, Text: "<@U31>: 1 &lt; 2"})
 	other := s.Say(slacktest.Message{Channel: general, User: ann.ID, Text: strings.Repeat("ä", 600)})
 	stop := receive(t, s, in)
-	answer := func(thread, subtype string) string {
-		return s.Say(slacktest.Message{Channel: general, User: bob.ID, Text: "why?", Thread: thread, Subtype: subtype})
+	answer := func(thread, text, subtype string) string {
+		return s.Say(slacktest.Message{Channel: general, User: bob.ID, Text: text, Thread: thread, Subtype: subtype})
 	}
-	answer(own, "")
-	answer(own, "")
-	answer(other, "")
-	answer(other, "thread_broadcast")
+	answer(own, "why?", "")
+	answer(own, "why?", "")
+	answer(other, "why?", "thread_broadcast")
+	answer(other, "why?", "")
 	acked(t, s, 6)
 	mine, long := channel.ReplyTo{ID: own, Text: "@ann: 1 < 2", Mine: true}, channel.ReplyTo{ID: other, Text: strings.Repeat("ä", 500)}
 	want := []*channel.ReplyTo{nil, &mine, &mine, &long, &long} // Ann's own message answers none
@@ -152,34 +152,35 @@ func TestReplyInThread(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if n := len(s.Calls("conversations.replies")); n != 2 {
-		t.Errorf("%d look-ups of 2 threads", n)
+	if n := len(s.Calls("conversations.replies")); n != 1 {
+		t.Errorf("%d look-ups: the other thread came with an event", n)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	missed := answer(own, "") // during an outage
+	missed := answer(own, "why?", "") // during an outage
 	s.Forget()
 	receive(t, s, in)
 	in.Await(t, "what was missed", func() bool {
 		n := slices.IndexFunc(in.Taken, func(u channel.Update) bool { return u.MessageID == missed })
 		return n >= 0 && cmp.Equal(&mine, in.Taken[n].ReplyTo)
 	})
-	if n := len(s.Calls("conversations.replies")); n != 4 {
+	if n := len(s.Calls("conversations.replies")); n != 3 {
 		t.Errorf("%d requests: the history has the text of its 2 threads", n)
 	}
 }
 
 // S4-06: a message that began a thread and cannot be read costs the quotation alone: the event names who wrote it. While
-// the platform asks for a pause, or does not answer, nothing more is looked up.
+// the platform asks for a pause, or does not answer, nothing more is looked up; an answer that cannot be read delays none.
 func TestReplyInThreadNotRead(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault slacktest.Fault
-		calls int // that were answered
+		fault  slacktest.Fault
+		calls  int    // that were answered
+		second string // what is quoted of the second thread
 	}{
-		"pause":     {slacktest.Fault{Status: 429, Error: "ratelimited", RetryAfter: 600}, 1},
-		"no answer": {slacktest.Fault{Cut: slacktest.CutBefore}, 0},
-		"unread":    {slacktest.Fault{Body: "{"}, 1},
+		"pause":     {slacktest.Fault{Status: 429, Error: "ratelimited", RetryAfter: 600}, 1, ""},
+		"no answer": {slacktest.Fault{Cut: slacktest.CutBefore}, 0, ""},
+		"unread":    {slacktest.Fault{Body: "{"}, 2, "two"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
@@ -192,8 +193,8 @@ func TestReplyInThreadNotRead(t *testing.T) {
 				s.Say(slacktest.Message{Channel: general, User: bob.ID, Text: "why?", Thread: thread})
 			}
 			acked(t, s, 4)
-			for n, thread := range []string{first, second} {
-				if diff := cmp.Diff(&channel.ReplyTo{ID: thread, Mine: true}, in.Taken[n].ReplyTo); diff != "" {
+			for n, want := range []*channel.ReplyTo{{ID: first, Mine: true}, {ID: second, Text: c.second, Mine: true}} {
+				if diff := cmp.Diff(want, in.Taken[n].ReplyTo); diff != "" {
 					t.Error(diff)
 				}
 			}
@@ -202,6 +203,38 @@ func TestReplyInThreadNotRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S4-06: a thread between others costs no request, until one of its messages addresses the bot.
+func TestThreadOfOthers(t *testing.T) {
+	s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
+	root := s.Say(slacktest.Message{Channel: general, User: ann.ID, Text: "lunch?"})
+	direct := say(s, "hello")
+	receive(t, s, in)
+	asked := func(m slacktest.Message, calls int, want channel.ReplyTo) {
+		t.Helper()
+		m.User, m.Thread = bob.ID, want.ID
+		ts := s.Say(m)
+		var u channel.Update
+		in.Await(t, m.Text, func() bool {
+			n := slices.IndexFunc(in.Taken, func(u channel.Update) bool { return u.MessageID == ts })
+			if n >= 0 {
+				u = in.Taken[n]
+			}
+			return n >= 0
+		})
+		if got := len(s.Calls("conversations.replies")); got != calls {
+			t.Errorf("%q: %d look-ups, not %d", m.Text, got, calls)
+		}
+		if diff := cmp.Diff(&want, u.ReplyTo); diff != "" {
+			t.Error(diff)
+		}
+	}
+	asked(slacktest.Message{Channel: general, Text: "yes"}, 0, channel.ReplyTo{ID: root})
+	asked(slacktest.Message{Channel: general, Text: "where?"}, 0, channel.ReplyTo{ID: root})
+	asked(slacktest.Message{Channel: general, Text: "<@U0BOT> where?"}, 1, channel.ReplyTo{ID: root, Text: "lunch?"})
+	asked(slacktest.Message{Channel: general, Text: "there"}, 1, channel.ReplyTo{ID: root, Text: "lunch?"})
+	asked(slacktest.Message{Channel: slacktest.IM(bob), Text: "again"}, 2, channel.ReplyTo{ID: direct, Text: "hello"})
 }
 
 // The two events of a mention have one key, and the kind of the conversation is the same whichever
