@@ -34,21 +34,29 @@ const (
 // schemas are the compiled schemas of tools, by their text. The zero value is empty.
 type schemas struct {
 	mu sync.Mutex
-	of map[string]*schema
+	of map[string]func() *schema
 }
 
+// compiled is the schema of a text. It is compiled once, by the first call that needs it: only calls with the same schema
+// wait for that. One that is over the bound replaces any other one.
 func (s *schemas) compiled(text json.RawMessage) *schema {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	c, ok := s.of[string(text)]
 	if !ok {
-		if s.of == nil || len(s.of) >= maxSchemas {
-			s.of = map[string]*schema{}
+		if s.of == nil {
+			s.of = map[string]func() *schema{}
 		}
-		c = compile(text)
+		for other := range s.of {
+			if len(s.of) < maxSchemas {
+				break
+			}
+			delete(s.of, other)
+		}
+		c = sync.OnceValue(func() *schema { return compile(text) })
 		s.of[string(text)] = c
 	}
-	return c
+	s.mu.Unlock()
+	return c()
 }
 
 // schema is a compiled schema. Its texts come from outside: from MCP servers.
