@@ -3,6 +3,7 @@ package toolset
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,18 @@ func TestSchemaCompiles(t *testing.T) {
 	close(end)
 	if got := <-done; got != slow {
 		t.Error("it is another schema")
+	}
+}
+
+// A check of a schema that refers to itself in 2^60 ways ends with the visit that is one too many.
+func TestVisits(t *testing.T) {
+	var twice strings.Builder
+	for n := range 60 {
+		fmt.Fprintf(&twice, `"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, n, n+1, n+1)
+	}
+	c := compile(json.RawMessage(`{"$ref":"#/$defs/d0","$defs":{` + twice.String() + `"d60":{"type":"string"}}}`))
+	if problems, note := c.check(map[string]any{}); len(problems) > 0 || note != errVisits.Error() || c.visits != maxVisits+1 {
+		t.Errorf("%q, %q after %d visits", problems, note, c.visits)
 	}
 }
 

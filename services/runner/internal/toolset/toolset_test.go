@@ -470,16 +470,12 @@ func TestSchemaFromOutside(t *testing.T) {
 				logged += fmt.Sprintf(format, args...)
 			}
 		}
-		begin := time.Now()
 		text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(c.arguments)}, false)
 		if err != nil || (text == `{"text":"ran"}`) != (c.refused == "") || !strings.Contains(text, c.refused) {
 			t.Errorf("%.200s: %.300s, want %q, %v", c.schema, text, c.refused, err)
 		}
 		if !strings.Contains(logged, c.logged) || (logged == "") != (c.logged == "") && c.schema != "[1]" || len(logged) > 500 {
 			t.Errorf("%.200s: logged %q, want %q", c.schema, logged, c.logged)
-		}
-		if took := time.Since(begin); took > 5*time.Second {
-			t.Errorf("%.200s: %s", c.schema, took)
 		}
 	}
 }

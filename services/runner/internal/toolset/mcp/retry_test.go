@@ -113,11 +113,11 @@ func (w *waits) wait(ctx context.Context, d time.Duration) error {
 }
 
 // web has the tools of the server at an address, which were approved.
-func web(t *testing.T, address string, limit time.Duration, wait func(context.Context, time.Duration) error) []toolset.Tool {
+func web(t *testing.T, address string, limit *durationpb.Duration, wait func(context.Context, time.Duration) error) []toolset.Tool {
 	t.Helper()
 	servers := mcp.New(mcp.Options{Pins: &approved{}, Root: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil), Wait: wait})
 	t.Cleanup(servers.Close)
-	c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "web", Url: address, Pins: "1", Timeout: durationpb.New(limit)}}}
+	c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{{Name: "web", Url: address, Pins: "1", Timeout: limit}}}
 	if s, err := servers.Start(t.Context(), "a1", c, "web", false); err != nil || s.GetWhat() != "" {
 		t.Fatal(s, err)
 	}
@@ -167,15 +167,20 @@ func TestRetry(t *testing.T) {
 		{"append", []int{pass}, 1, 0, done, "[external content", 1},
 	} {
 		t.Run(fmt.Sprint(c.tool, c.script), func(t *testing.T) {
-			f, w := newFront(t, c.script...), &waits{}
-			limit := time.Minute
-			if slices.Contains(c.script, hang) {
-				limit = 300 * time.Millisecond
+			f, w, limit := newFront(t, c.script...), &waits{}, durationpb.New(time.Minute)
+			if c.script[0] == hang {
+				limit.Seconds = 1
+			}
+			wait := func(ctx context.Context, d time.Duration) error {
+				if c.script[len(c.script)-1] != hang { // a call that is answered has the time that it needs
+					limit.Seconds = 60
+				}
+				return w.wait(ctx, d)
 			}
 			if c.tool == "append" {
 				f.Config.SetKeepAlivesEnabled(false) // on a connection that was open before it would not be known what was sent
 			}
-			tools := web(t, f.URL, limit, w.wait)
+			tools := web(t, f.URL, limit, wait)
 			if c.script[0] == refused {
 				f.Close()
 			}
