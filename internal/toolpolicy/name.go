@@ -1,10 +1,8 @@
 package toolpolicy
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -123,14 +121,6 @@ var profiles = map[string]Layer{
 
 // MaxOffered is the most tools that a model gets. Beyond it those of MCP servers are left out, from the end.
 const MaxOffered = 128
-
-var tooMany = fmt.Sprintf("a model gets at most %d tools, and there are ", MaxOffered)
-
-// TooMany is the rule that leaves out a tool where n are allowed.
-func TooMany(n int) string { return tooMany + strconv.Itoa(n) }
-
-// IsTooMany reports whether a rule is that of [TooMany].
-func IsTooMany(rule string) bool { return strings.HasPrefix(rule, tooMany) }
 
 // Builtin reports whether a name is, or will be, that of a tool of the runner itself, by any of its names.
 func Builtin(name string) bool {

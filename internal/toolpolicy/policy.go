@@ -129,6 +129,8 @@ type Decision struct {
 	Layer int
 	// Rule is why: the list and the entry of it that decided, or that no entry matches.
 	Rule string
+	// OverLimit means that the layers allow it, and that it is left out beyond [MaxOffered].
+	OverLimit bool
 }
 
 // Policy decides over layers.

@@ -30,7 +30,7 @@ func (s *Service) ListTools(ctx context.Context, req *runnerpb.ListToolsRequest)
 		network := host || e.Spec.Group == "" && (c.GetSandboxNetwork() || len(c.GetNetworkHosts()) > 0) // a program of the home has its own
 		out.Tools = append(out.Tools, &runnerpb.Tool{
 			Name: e.Spec.Name, PolicyName: toolpolicy.Canonical(e.Spec.Name), Description: e.Spec.Description, Class: e.Class.String(),
-			Sends: sends(e.Spec.Needs, network), Denied: e.Denied, Schema: string(e.Spec.Schema), Server: e.Spec.Server, AllowedBy: e.AllowedBy,
+			Sends: sends(e.Spec.Needs, network), Denied: e.Denied, OverLimit: e.OverLimit, Schema: string(e.Spec.Schema), Server: e.Spec.Server, AllowedBy: e.AllowedBy,
 		})
 	}
 	return out, nil

@@ -470,6 +470,9 @@ func TestHostileMCPServers(t *testing.T) {
 	}
 	offered := 0
 	for _, tool := range all.GetTools() {
+		if tool.GetOverLimit() != strings.HasPrefix(tool.GetDenied(), "a model gets") {
+			t.Errorf("%s: %v, %s", tool.GetName(), tool.GetOverLimit(), tool.GetDenied())
+		}
 		if tool.GetDenied() == "" {
 			offered++
 		} else if tool.GetServer() != "" && !strings.Contains(tool.GetDenied(), "a model gets at most 128 tools, and there are ") {

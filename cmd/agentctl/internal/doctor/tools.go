@@ -147,7 +147,7 @@ func (x *examination) toolsOf(ctx context.Context, id string, settings *registry
 // leftOut are the tools that are allowed and not offered, because there are too many.
 func leftOut(tools []*runner.Tool) (names []string) {
 	for _, t := range tools {
-		if toolpolicy.IsTooMany(t.GetDenied()) {
+		if t.GetOverLimit() {
 			names = append(names, t.GetName())
 		}
 	}

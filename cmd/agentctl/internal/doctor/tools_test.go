@@ -96,7 +96,7 @@ mcp:
 
 // Of more than 128 tools those of MCP servers that the model does not have are found.
 func TestTooManyTools(t *testing.T) {
-	got := leftOut([]*runner.Tool{{Name: "exec"}, {Name: "a__b", Denied: toolpolicy.TooMany(130)}, {Name: "a__c", Denied: "denied by layer 3 home"}, {Name: "a__d", Denied: toolpolicy.TooMany(130)}})
+	got := leftOut([]*runner.Tool{{Name: "exec"}, {Name: "a__b", Denied: "there are too many", OverLimit: true}, {Name: "a__c", Denied: "denied by layer 3 home"}, {Name: "a__d", OverLimit: true}})
 	if !slices.Equal(got, []string{"a__b", "a__d"}) {
 		t.Errorf("%q", got)
 	}

@@ -433,7 +433,8 @@ func (s *Set) offer() {
 	for i, n := range allowed {
 		spec := s.specs[n]
 		if i >= toolpolicy.MaxOffered && spec.Server != "" {
-			s.decisions[n] = toolpolicy.Decision{Rule: toolpolicy.TooMany(len(allowed))}
+			rule := fmt.Sprintf("a model gets at most %d tools, and there are %d", toolpolicy.MaxOffered, len(allowed))
+			s.decisions[n] = toolpolicy.Decision{Rule: rule, OverLimit: true}
 			continue
 		}
 		s.offered = append(s.offered, model.Tool{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
@@ -479,6 +480,8 @@ type Entry struct {
 	Class Class // of a call without arguments
 	// Denied is the decision in words, with the layer that made it; empty: the tool is offered.
 	Denied string
+	// OverLimit means that it is not offered because a model would get too many tools.
+	OverLimit bool
 	// AllowedBy are the layers that allow it.
 	AllowedBy []string
 }
@@ -488,7 +491,7 @@ type Entry struct {
 func (s Set) Entries() []Entry {
 	out := make([]Entry, len(s.specs))
 	for n, spec := range s.specs {
-		out[n] = Entry{Spec: spec, Class: s.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n), AllowedBy: s.allowedBy(n)}
+		out[n] = Entry{Spec: spec, Class: s.tools[n].Class(Call{Name: spec.Name, Args: json.RawMessage("{}")}), Denied: s.denied(n), OverLimit: s.decisions[n].OverLimit, AllowedBy: s.allowedBy(n)}
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return a.Spec.less(b.Spec) })
 	return out

@@ -856,7 +856,10 @@ type Tool struct {
 	// server is the MCP server that offers it; empty: the runner itself.
 	Server string `protobuf:"bytes,8,opt,name=server,proto3" json:"server,omitempty"`
 	// allowed_by are the layers that allow it.
-	AllowedBy     []string `protobuf:"bytes,9,rep,name=allowed_by,json=allowedBy,proto3" json:"allowed_by,omitempty"`
+	AllowedBy []string `protobuf:"bytes,9,rep,name=allowed_by,json=allowedBy,proto3" json:"allowed_by,omitempty"`
+	// over_limit means that all layers allow it, and that it is not offered because a model
+	// would get too many tools.
+	OverLimit     bool `protobuf:"varint,10,opt,name=over_limit,json=overLimit,proto3" json:"over_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,6 +957,13 @@ func (x *Tool) GetAllowedBy() []string {
 	return nil
 }
 
+func (x *Tool) GetOverLimit() bool {
+	if x != nil {
+		return x.OverLimit
+	}
+	return false
+}
+
 var File_theclaw_runner_v1_tool_proto protoreflect.FileDescriptor
 
 const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
@@ -1011,7 +1021,7 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\aproblem\x18\n" +
 	" \x01(\tR\aproblem\x12\x1f\n" +
 	"\vproblem_fix\x18\v \x01(\tR\n" +
-	"problemFix\"\xf0\x01\n" +
+	"problemFix\"\x8f\x02\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpolicy_name\x18\x02 \x01(\tR\n" +
@@ -1023,7 +1033,10 @@ const file_theclaw_runner_v1_tool_proto_rawDesc = "" +
 	"\x06schema\x18\a \x01(\tR\x06schema\x12\x16\n" +
 	"\x06server\x18\b \x01(\tR\x06server\x12\x1d\n" +
 	"\n" +
-	"allowed_by\x18\t \x03(\tR\tallowedBy*\xbe\x01\n" +
+	"allowed_by\x18\t \x03(\tR\tallowedBy\x12\x1d\n" +
+	"\n" +
+	"over_limit\x18\n" +
+	" \x01(\bR\toverLimit*\xbe\x01\n" +
 	"\vServerState\x12\x1c\n" +
 	"\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SERVER_STATE_STOPPED\x10\x01\x12\x19\n" +
