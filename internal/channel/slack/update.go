@@ -153,16 +153,19 @@ func (r *reader) text(ctx context.Context, s string) string {
 }
 
 // replyTo returns the message that began the thread of m: what is written in a thread answers it. Where m addresses the
-// bot, or answers it, it is fetched once for each thread; if that fails, its text is missing. In a thread between others
+// bot, or answers it, its text is fetched and quoted once for each thread; if that fails, it is missing. In a thread between others
 // it is not fetched: few messages there start a turn, and those of all conversations would wait for it.
 func (r *reader) replyTo(ctx context.Context, m *message, conversation string, addressed bool) *channel.ReplyTo {
 	if m.Root != nil {
 		r.begun(ctx, conversation, m.Root)
 	}
 	id, mine := rootID(conversation, m.ThreadTS), m.ParentUser == r.who.User
-	began := r.directory.roots.entries[id].value
-	if addressed || mine {
-		began = find(ctx, &r.directory.roots, id, r.fetchRoot)
+	if !addressed && !mine {
+		return &channel.ReplyTo{ID: m.ThreadTS, Mine: r.directory.roots.entries[id].value.mine}
+	}
+	began := find(ctx, &r.directory.roots, id, r.fetchRoot)
+	if began.text != "" { // the conversation of the thread has it from now on
+		r.directory.roots.put(id, entry[root]{value: root{mine: began.mine}})
 	}
 	return &channel.ReplyTo{ID: m.ThreadTS, Text: began.text, Mine: began.mine || mine}
 }

@@ -128,8 +128,8 @@ func TestThread(t *testing.T) {
 	}
 }
 
-// S4-06: what is written in a thread answers the message that began it: the bot's own, or that of another. Its text is
-// fetched once for each thread, where the bot is addressed, or comes with the event, and is quoted up to 500 characters.
+// S4-06: what is written in a thread answers the message that began it: the bot's own, or that of another. Where the bot is
+// addressed, its text is quoted once for each thread, up to 500 characters; it is fetched unless it came with an event.
 func TestReplyInThread(t *testing.T) {
 	s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
 	own := s.Say(slacktest.Message{Channel: general, User: slacktest.BotUser, BotID: slacktest.BotID, Text: "<@U31>: 1 &lt; 2"})
@@ -141,10 +141,10 @@ func TestReplyInThread(t *testing.T) {
 	answer(own, "why?", "")
 	answer(own, "why?", "")
 	answer(other, "why?", "thread_broadcast")
-	answer(other, "why?", "")
-	acked(t, s, 6)
+	answer(other, "<@U0BOT> why?", "")
+	acked(t, s, 7)
 	mine, long := channel.ReplyTo{ID: own, Text: "@ann: 1 < 2", Mine: true}, channel.ReplyTo{ID: other, Text: strings.Repeat("ä", 500)}
-	want := []*channel.ReplyTo{nil, &mine, &mine, &long, &long} // Ann's own message answers none
+	want := []*channel.ReplyTo{nil, &mine, {ID: own, Mine: true}, {ID: other}, &long, {ID: other}} // Ann's own message answers none; a mention comes twice
 	var got []*channel.ReplyTo
 	for _, u := range in.Taken {
 		got = append(got, u.ReplyTo)
@@ -233,7 +233,7 @@ func TestThreadOfOthers(t *testing.T) {
 	asked(slacktest.Message{Channel: general, Text: "yes"}, 0, channel.ReplyTo{ID: root})
 	asked(slacktest.Message{Channel: general, Text: "where?"}, 0, channel.ReplyTo{ID: root})
 	asked(slacktest.Message{Channel: general, Text: "<@U0BOT> where?"}, 1, channel.ReplyTo{ID: root, Text: "lunch?"})
-	asked(slacktest.Message{Channel: general, Text: "there"}, 1, channel.ReplyTo{ID: root, Text: "lunch?"})
+	asked(slacktest.Message{Channel: general, Text: "there"}, 1, channel.ReplyTo{ID: root})
 	asked(slacktest.Message{Channel: slacktest.IM(bob), Text: "again"}, 2, channel.ReplyTo{ID: direct, Text: "hello"})
 }
 
