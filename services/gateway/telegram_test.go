@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
@@ -548,10 +549,11 @@ func TestTelegramApproval(t *testing.T) {
 	awaitText(t, api, bob.ID, shown+2, "already")
 }
 
-// S2-46: typing goes on after a restart of the account, without another message, until the run has ended.
+// S2-46: typing goes on after a restart of the account, without another message, until the run has ended. While the account
+// receives nothing is stored for it, however long the run is.
 func TestTypingGoesOn(t *testing.T) {
-	api := botAPI(t)
-	h := telegram(t, api, world.Options{}, "dm: open")
+	api, calls := botAPI(t), prometheus.NewRegistry()
+	h := telegram(t, api, world.Options{Metrics: calls}, "dm: open")
 	if _, err := h.Homes.SetHomeValue(t.Context(), &registryv1.SetHomeValueRequest{Path: []string{"owners"}, Value: `["telegram:1207"]`}); err != nil {
 		t.Fatal(err)
 	}
@@ -569,6 +571,14 @@ func TestTypingGoesOn(t *testing.T) {
 	asked := awaitText(t, api, bob.ID, 0, "admin wants to run")
 	shown(1)
 	settled(t, api)
+	stored := func(want float64) {
+		t.Helper()
+		if n := handledBy(t, calls)["ChannelService/PutCursor"]; n != want {
+			t.Errorf("cursors were stored %v times, not %v", n, want)
+		}
+	}
+	shown(3)  // each 4 seconds: cursors that changed were stored twice meanwhile, each 5 seconds
+	stored(1) // where the receiver goes on
 	for range 2 { // what the first restart resumed, the second resumes as well
 		if _, err := h.World.Gateway.RestartChannel(t.Context(), &gatewayv1.RestartChannelRequest{Name: "tg"}); err != nil {
 			t.Fatal(err)
@@ -579,6 +589,7 @@ func TestTypingGoesOn(t *testing.T) {
 	if s := api.Stats(); s.Repeated != 0 {
 		t.Fatalf("the message came again: %+v", s)
 	}
+	stored(2)
 	if _, err := api.Press(bob.ID, asked.ID, bob, asked.Buttons[0].Data); err != nil {
 		t.Fatal(err)
 	}

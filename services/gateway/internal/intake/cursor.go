@@ -95,8 +95,8 @@ func (a *Account) keepCursors() {
 		case <-tick.C:
 		case <-a.ctx.Done():
 			ended = true
+			a.keepTyping()
 		}
-		a.keepTyping()
 		identity, changed := a.cursors.take()
 		ctx, cancel := context.WithTimeout(a.lease.Fence(context.WithoutCancel(a.ctx)), acceptLimit)
 		for name, value := range changed {

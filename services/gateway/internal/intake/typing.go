@@ -29,20 +29,20 @@ const (
 	maxTypingSize = 4 << 10
 )
 
-// typing are the runs for which an account shows typing. They are kept with the cursors of the account, so that
-// another start goes on with them: without a call for a message, and without a search for what runs.
+// typing are the runs for which an account shows typing. They are stored with the cursors of the account when it ends,
+// so that another start goes on with them: without a call for a message, and without a search for what runs.
 //
 //	accepted --> shown --(run has ended)--> forgotten
 //	               |
-//	               '-- each 5 seconds, if they changed --> cursor --(start)--> shown
+//	               '--(the account ends)--> cursor --(start)--> shown
 //
-// A run of less than 5 seconds is mostly in no cursor. After a crash, those of the last 5 seconds are missing; the
-// platform delivers most of their messages again, and typing begins with that. A run that has ended meanwhile is
-// found to have, before anything is shown.
+// While the account receives they are not stored, since that would be a commit for a message. A gateway that is killed
+// loses them, and nothing else: typing is shown again for the messages that the platform delivers again. A run that has
+// ended meanwhile is found to have, before anything is shown.
 type typing struct {
 	mu    sync.Mutex
 	shown []typed // the newest last; at most maxTyping
-	kept  string  // what was given to the cursor
+	kept  string  // what the cursor had at the start
 	ready bool    // the cursor was read
 }
 
@@ -84,7 +84,7 @@ func (t *typing) started(kept string) {
 	t.kept, t.ready = kept, true
 }
 
-// changed returns what the cursor is to have; false: it has that already. The newest runs come first: the oldest are
+// changed returns what the cursor is to have at the end; false: it has that already. The newest runs come first: the oldest are
 // left out when they do not fit.
 func (t *typing) changed() (value string, ok bool) {
 	t.mu.Lock()
@@ -96,14 +96,10 @@ func (t *typing) changed() (value string, ok bool) {
 			list = append(append(list, one...), '\n')
 		}
 	}
-	if !t.ready || string(list) == t.kept {
-		return "", false
-	}
-	t.kept = string(list)
-	return t.kept, true
+	return string(list), t.ready && string(list) != t.kept
 }
 
-// keepTyping gives the runs to the cursor, if they changed.
+// keepTyping gives the runs to the cursor, if it has others.
 func (a *Account) keepTyping() {
 	if value, ok := a.typing.changed(); ok {
 		a.Keep(typingName, value)
