@@ -74,13 +74,16 @@ func TestTelegramParts(t *testing.T) {
 	ask(2)
 }
 
-// S2-103, S2-19: beyond the rate of an account messages are refused, with one notice to the conversation; a program that posts
+// S2-103, S2-19: beyond the rate of an account messages and commands are refused, with one notice to the conversation; a program that posts
 // learns when it may post again.
 func TestAccountRate(t *testing.T) {
 	api := botAPI(t)
 	h := telegram(t, api, world.Options{}, "dm: open, rate: 1}\n  free: {type: webhook, dm: open, rate: 1")
 	for n := range 6 {
 		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: fmt.Sprintf("say: %d", n)})
+	}
+	for range 2 { // not answered, and with no other notice
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "/usage"})
 	}
 	awaitReplies(t, api, bob.ID, 3)
 	settled(t, api)

@@ -69,6 +69,46 @@ func testRateOfAccount(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// S2-103, S2-17: a command that the gateway answers has the rate of the account, as messages have, and no decision of an
+// owner is refused for it.
+func TestRateOfCommands(t *testing.T) { backendtest.Each(t, testRateOfCommands) }
+
+func testRateOfCommands(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, accountWith("rate: 1")+"owners: ['webhook:boss']\n")
+	ask := func(peer, command string) *registryv1.AcceptedMessage {
+		t.Helper()
+		m := inbound("asked-"+command, peer, "/"+command)
+		m.Command = &registryv1.ChatCommand{Name: command}
+		r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{m}, Check: true})
+		return backendtest.Must(t, r, err).GetResults()[0]
+	}
+	for _, command := range []string{"approve", "deny", "answer", "pair", "stop"} { // none of them counts
+		if got := ask("boss", command); got.GetOutcome() != accepted {
+			t.Errorf("/%s of an owner: %v", command, got)
+		}
+	}
+	for _, command := range []string{"usage", "answer"} {
+		if got := ask("ann", command); got.GetOutcome() != accepted {
+			t.Errorf("/%s within the rate: %v", command, got)
+		}
+	}
+	for _, command := range []string{"usage", "status", "answer"} {
+		if got := ask("ann", command); got.GetOutcome() != refused || got.GetReason() != fault.QuotaExceeded || !got.GetNotify() || got.GetRetryAfter().AsDuration() <= 0 {
+			t.Errorf("/%s beyond the rate: %v", command, got)
+		}
+	}
+	if got := accept(t, w, inbound("1", "bob", "hello")); got.GetOutcome() != refused {
+		t.Errorf("a message after the commands: %v", got)
+	}
+	for _, command := range []string{"approve", "deny", "answer", "pair", "stop"} {
+		if got := ask("boss", command); got.GetOutcome() != accepted {
+			t.Errorf("/%s of an owner beyond the rate: %v", command, got)
+		}
+	}
+}
+
 // S2-19: a bot starts no turn unless it is listed or the account takes bots as people; then two that answer each other come
 // to an end at the rate of the account, and a person still gets through after it.
 func TestBotsOfAccount(t *testing.T) { backendtest.Each(t, testBotsOfAccount) }

@@ -69,7 +69,7 @@ func testUsageOfSession(t *testing.T, o backendtest.Options) {
 	}
 	check := func(when, usage, last string, waiting int64) {
 		t.Helper()
-		got := backendtest.Must2(w.Sessions.GetSession(t.Context(), &registryv1.GetSessionRequest{Key: bobsKey, WithUsage: true}))
+		got := backendtest.Must2(w.Sessions.GetSession(t.Context(), &registryv1.GetSessionRequest{Key: bobsKey, WithUsage: true, WithWaiting: true}))
 		described := func(list ...*registryv1.UsageSum) (out string) {
 			for _, s := range list {
 				out += fmt.Sprintf("%s: %d answers, %d in, %d out", s.GetModel(), s.GetAnswers(), s.GetUsage().GetInput(), s.GetUsage().GetOutput())
@@ -88,6 +88,9 @@ func testUsageOfSession(t *testing.T, o backendtest.Options) {
 		push(peer, "waits")
 	}
 	check("while messages wait", used, last, 2)
+	if got := backendtest.Must2(w.Sessions.GetSession(t.Context(), &registryv1.GetSessionRequest{Key: bobsKey, WithUsage: true})); len(got.GetUsage()) != 1 || got.GetWaiting() != 0 {
+		t.Errorf("usage alone: %v", got)
+	}
 	due := w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease()
 	ctx := backendtest.Under(t.Context(), due)
 	p := backendtest.Must2(w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})).GetEvents()[0]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
@@ -67,6 +68,10 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 		text = f.What + "."
 		if f.Fix != "" {
 			text += " " + f.Fix + "."
+		}
+		if f.Code == codes.PermissionDenied { // a person in a group may press a button of another one again and again
+			a.notifyRarely(u, f.Reason, text)
+			return
 		}
 	}
 	if a.ctx.Err() == nil {

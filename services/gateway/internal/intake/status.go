@@ -40,9 +40,9 @@ func (a *Account) models(ctx context.Context) map[string]*runnerv1.ProviderModel
 	return out
 }
 
-// session is that of a message with what its epoch has used; one without a session is of a conversation without messages.
-func (a *Account) session(ctx context.Context, r *registryv1.AcceptedMessage) (*registryv1.GetSessionResponse, error) {
-	s, err := a.deps.Sessions.GetSession(ctx, &registryv1.GetSessionRequest{AgentId: r.GetAgentId(), Key: r.GetSessionKey(), WithUsage: true})
+// session is that of a message with what its epoch has used, and what waits where that is asked for; one without a session is of a conversation without messages.
+func (a *Account) session(ctx context.Context, r *registryv1.AcceptedMessage, waiting bool) (*registryv1.GetSessionResponse, error) {
+	s, err := a.deps.Sessions.GetSession(ctx, &registryv1.GetSessionRequest{AgentId: r.GetAgentId(), Key: r.GetSessionKey(), WithUsage: true, WithWaiting: waiting})
 	if fault.Is(err, fault.SessionNotFound) {
 		return &registryv1.GetSessionResponse{}, nil
 	}
@@ -51,7 +51,7 @@ func (a *Account) session(ctx context.Context, r *registryv1.AcceptedMessage) (*
 
 // usage describes what the epoch of a conversation has used.
 func (a *Account) usage(ctx context.Context, r *registryv1.AcceptedMessage) (string, error) {
-	s, err := a.session(ctx, r)
+	s, err := a.session(ctx, r, false)
 	if err != nil {
 		return "", err
 	}
@@ -102,7 +102,7 @@ func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (st
 	if err != nil {
 		return "", err
 	}
-	s, err := a.session(ctx, r)
+	s, err := a.session(ctx, r, true)
 	if err != nil {
 		return "", err
 	}

@@ -95,7 +95,7 @@ type Deps struct {
 	Wakes  Wakes
 }
 
-// Rates bounds how many messages come through an account: [admission.Quota].
+// Rates bounds how many messages, and commands that are answered, come through an account: [admission.Quota].
 type Rates interface {
 	TakeAccount(account string, perMinute int) (back func(), err error)
 }
@@ -290,7 +290,9 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 	}
 	switch {
 	case why == nil && !edit && check:
-		why = checked{registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED, owner}
+		if why = s.answerable(in, owner); why == nil {
+			why = checked{registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED, owner}
+		}
 	case why == nil && !edit:
 		origin := &store.Origin{
 			Thread: d.Thread, Key: d.Key, Account: in.account.Name, ProviderID: in.m.GetMessageId(), Rev: d.Revision, SentAt: in.sentAt,
@@ -326,6 +328,17 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 		return routing.Stored{}, notAddressed(in.account)
 	}
 	return routing.Stored{}, why
+}
+
+// answerable counts a command that the gateway answers for the rate of its account: answers read the store and are
+// sent as replies are. A decision of an owner is never refused for that. Errors: those of TakeAccount.
+func (s *Service) answerable(in inbound, owner bool) error {
+	spec, ok := chatcommand.Find(in.m.GetCommand().GetName())
+	if !ok || chatcommand.Queued(spec.Name) || in.fetched || owner && spec.Class == chatcommand.Decision {
+		return nil
+	}
+	_, err := s.Rates.TakeAccount(in.account.Name, in.account.Rate)
+	return err
 }
 
 // append stores a message in the inbox, within the rate of its account. A command that ends what was begun before it

@@ -213,10 +213,15 @@ func (s *Service) GetSession(ctx context.Context, req *registryv1.GetSessionRequ
 			return nil, s.SessionFault(k, err)
 		}
 	}
+	if req.GetWithWaiting() {
+		if answer.Waiting, err = s.waiting(ctx, k); err != nil {
+			return nil, s.SessionFault(k, err)
+		}
+	}
 	return answer, nil
 }
 
-// addUsage adds what the epoch of a session has used, and what waits in its conversation.
+// addUsage adds what the epoch of a session has used.
 func (s *Service) addUsage(ctx context.Context, k sessionkey.Key, se store.Session, out *registryv1.GetSessionResponse) error {
 	var since time.Time // an epoch without a beginning is the complete conversation
 	if se.EpochFrom > 0 {
@@ -236,8 +241,7 @@ func (s *Service) addUsage(ctx context.Context, k sessionkey.Key, se store.Sessi
 	if last.Answers > 0 {
 		out.Last = wire.UsageSum(k.Thread(), last)
 	}
-	out.Waiting, err = s.waiting(ctx, k)
-	return err
+	return nil
 }
 
 // waiting counts the messages of a conversation that no turn has begun, among the newest of the agent. A turn that was

@@ -1456,7 +1456,8 @@ type AcceptMessagesRequest struct {
 	// messages: 1 to 100.
 	Messages []*InboundMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// check answers what would become of the messages, and stores nothing: neither them nor
-	// that a person asked to be let in. ids, keys and codes are empty.
+	// that a person asked to be let in. ids, keys and codes are empty. A command that the
+	// gateway answers counts for the rate of the account, unless an owner decides with it.
 	Check bool `protobuf:"varint,3,opt,name=check,proto3" json:"check,omitempty"`
 	// connected_at is when the account began to receive; unset: programs post to it. What was
 	// sent before it by more than channels.ACCOUNT.catchup becomes context (CONTEXT).

@@ -434,8 +434,10 @@ type GetSessionRequest struct {
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// key of the session, in any case where only one differs in it.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// with_usage also answers what the epoch has used, and what waits.
-	WithUsage     bool `protobuf:"varint,3,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
+	// with_usage also answers what the epoch has used.
+	WithUsage bool `protobuf:"varint,3,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
+	// with_waiting also answers what waits in the conversation.
+	WithWaiting   bool `protobuf:"varint,4,opt,name=with_waiting,json=withWaiting,proto3" json:"with_waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -487,6 +489,13 @@ func (x *GetSessionRequest) GetKey() string {
 func (x *GetSessionRequest) GetWithUsage() bool {
 	if x != nil {
 		return x.WithUsage
+	}
+	return false
+}
+
+func (x *GetSessionRequest) GetWithWaiting() bool {
+	if x != nil {
+		return x.WithWaiting
 	}
 	return false
 }
@@ -1002,12 +1011,13 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\toverrides\x18\a \x01(\bR\toverrides\"x\n" +
 	"\x14ListSessionsResponse\x128\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"u\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x01\n" +
 	"\x11GetSessionRequest\x12\"\n" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
 	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\x12\x1d\n" +
 	"\n" +
-	"with_usage\x18\x03 \x01(\bR\twithUsage\"\xce\x01\n" +
+	"with_usage\x18\x03 \x01(\bR\twithUsage\x12!\n" +
+	"\fwith_waiting\x18\x04 \x01(\bR\vwithWaiting\"\xce\x01\n" +
 	"\x12GetSessionResponse\x126\n" +
 	"\asession\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.SessionR\asession\x123\n" +
 	"\x05usage\x18\x02 \x03(\v2\x1d.theclaw.registry.v1.UsageSumR\x05usage\x121\n" +
