@@ -85,7 +85,7 @@ func TestUsageAndStatus(t *testing.T) {
 	say(ann, "of another conversation")
 	<-asked
 	settled(t, api)
-	const used = "1 answer of a model, 1200 tokens in (200 cached), 80 out, cost 0.004260"
+	const used = "1 answer of a model, 1200 tokens in (200 cached), 80 out, cost 0.004260 by the prices of providers.yaml"
 	if got := ask("/usage"); got != "This session: "+used+"." {
 		t.Errorf("%q", got)
 	}

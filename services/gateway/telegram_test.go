@@ -577,8 +577,8 @@ func TestTypingGoesOn(t *testing.T) {
 			t.Errorf("cursors were stored %v times, not %v", n, want)
 		}
 	}
-	shown(3)  // each 4 seconds: cursors that changed were stored twice meanwhile, each 5 seconds
-	stored(1) // where the receiver goes on
+	shown(3)      // each 4 seconds: cursors that changed were stored twice meanwhile, each 5 seconds
+	stored(1)     // where the receiver goes on
 	for range 2 { // what the first restart resumed, the second resumes as well
 		if _, err := h.World.Gateway.RestartChannel(t.Context(), &gatewayv1.RestartChannelRequest{Name: "tg"}); err != nil {
 			t.Fatal(err)

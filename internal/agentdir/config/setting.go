@@ -298,7 +298,7 @@ var homes = []Setting{
 	{
 		Key: "channels.ACCOUNT.rate", Home: true, Type: TypeNumber, Unit: "messages a minute", Limits: "0 to 100000", Default: "60", Effect: EffectNow,
 		Example: "300",
-		Meaning: "How many messages that start a turn the account takes a minute, and twice as many at once. Those beyond are refused, with one notice in 10 minutes to their conversation; a program that posts gets status 429. 0 takes any number.",
+		Meaning: "How many messages that start a turn, and commands that are answered at once, the account takes a minute, and twice as many at once. Those beyond are refused, with one notice in 10 minutes to their conversation; a program that posts gets status 429. 0 takes any number.",
 	},
 	{
 		Key: "channels.ACCOUNT.media_max_mib", Home: true, Type: TypeNumber, Unit: "MiB", Limits: "0 to 50", Default: "20", Effect: EffectNow,

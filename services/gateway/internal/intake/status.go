@@ -62,7 +62,7 @@ func (a *Account) usage(ctx context.Context, r *registryv1.AcceptedMessage) (str
 	if cost == "" {
 		return "This session: " + used + ". The cost is not known: a model has no price here.", nil
 	}
-	return "This session: " + used + ", cost " + cost + ".", nil
+	return "This session: " + used + ", " + cost + ".", nil
 }
 
 // spent describes answers of models, and what they cost by the prices of the models; empty: a part of them has no price.
@@ -91,7 +91,7 @@ func spent(sums []*registryv1.UsageSum, models map[string]*runnerv1.ProviderMode
 	}
 	used += fmt.Sprintf(", %d out", output)
 	if known {
-		cost = strconv.FormatFloat(total, 'f', 6, 64)
+		cost = "cost " + strconv.FormatFloat(total, 'f', 6, 64) + " by the prices of providers.yaml" // which name no currency
 	}
 	return used, cost
 }
@@ -133,7 +133,7 @@ func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (st
 		used, cost := spent(s.GetUsage(), models)
 		b.WriteString("\nUsed: " + used)
 		if cost != "" {
-			b.WriteString(", cost " + cost)
+			b.WriteString(", " + cost)
 		}
 	}
 	se := s.GetSession()

@@ -21,8 +21,8 @@ func TestSpent(t *testing.T) {
 		sums       []*registryv1.UsageSum
 		used, cost string
 	}{
-		{"one answer", []*registryv1.UsageSum{sum("work/m1", 1, 1200, 200, 80)}, "1 answer of a model, 1200 tokens in (200 cached), 80 out", "0.004260"},
-		{"two models", []*registryv1.UsageSum{sum("work/m1", 1, 1200, 200, 80), sum("work/m2", 2, 1000, 0, 500)}, "3 answers of models, 2200 tokens in (200 cached), 580 out", "0.006260"},
+		{"one answer", []*registryv1.UsageSum{sum("work/m1", 1, 1200, 200, 80)}, "1 answer of a model, 1200 tokens in (200 cached), 80 out", "cost 0.004260 by the prices of providers.yaml"},
+		{"two models", []*registryv1.UsageSum{sum("work/m1", 1, 1200, 200, 80), sum("work/m2", 2, 1000, 0, 500)}, "3 answers of models, 2200 tokens in (200 cached), 580 out", "cost 0.006260 by the prices of providers.yaml"},
 		{"cached without a price", []*registryv1.UsageSum{sum("work/m2", 1, 1000, 1, 500)}, "1 answer of a model, 1000 tokens in (1 cached), 500 out", ""},
 		{"a model without a price", []*registryv1.UsageSum{sum("work/m3", 1, 1, 0, 1), sum("work/m1", 1, 1, 0, 1)}, "2 answers of models, 2 tokens in, 2 out", ""},
 		{"a model that is not known", []*registryv1.UsageSum{sum("work/m1", 1, 1, 0, 1), sum("gone/m1", 1, 1, 0, 1)}, "2 answers of models, 2 tokens in, 2 out", ""},

@@ -110,7 +110,7 @@ type Question struct {
 	// answer is the text, or the chosen option; empty before.
 	Answer string `protobuf:"bytes,10,opt,name=answer,proto3" json:"answer,omitempty"`
 	// by is who answered or canceled: owner, the key of the inbox event that was the
-	// answer, or the person (type:peer) who pressed a button or wrote /answer.
+	// answer, or person:type:peer for the person who pressed a button or wrote /answer.
 	By string `protobuf:"bytes,11,opt,name=by,proto3" json:"by,omitempty"`
 	// requested_at is when it was asked.
 	RequestedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
