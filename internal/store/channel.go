@@ -86,6 +86,8 @@ type Pairings interface {
 	Pairing(ctx context.Context, account, peer string) (Pairing, bool, error)
 	// Pairings returns those of an account, or of all accounts when it is empty, by account and peer.
 	Pairings(ctx context.Context, account string) ([]Pairing, error)
+	// WaitingNotices returns those whose notice waits, by account and peer.
+	WaitingNotices(ctx context.Context) ([]Pairing, error)
 	// PairedOwners returns the people who were made owners of the home, each as type:peer.
 	PairedOwners(ctx context.Context) ([]string, error)
 	// ChangePairings replaces the pairings of an account, or of all accounts when it is empty, by what next

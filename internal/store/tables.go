@@ -146,6 +146,7 @@ const (
 	NoticeFate      NoticeKind = 'f' // agent: an event or a delivery finished
 	NoticeSettings  NoticeKind = 's' // agent: a file of it was changed
 	NoticeApprovals NoticeKind = 'a' // id of an approval or question that was asked or answered; none: any
+	NoticePairings  NoticeKind = 'P' // none: people were approved or are so no longer, or were notified of it
 	NoticeLapse     NoticeKind = 'l' // holder: a lease of it ran out
 	NoticeAbort     NoticeKind = 'x' // agent, run and token, blanks between: who has that lease shall end the run
 )

@@ -124,6 +124,18 @@ func Pairings(t *testing.T, open func(t *testing.T) store.Pairings) {
 	db = open(t)
 	want("after a restart", "", bob, other)
 
+	// A notice waits of one who was approved; the key of a code is any text.
+	waiting := store.Pairing{Account: "a", Peer: "☺\x00", Type: "telegram", State: store.PairingApproved, CodeKey: store.NoticeWaiting, At: at}
+	sent, pending := waiting, waiting
+	sent.Peer, sent.CodeKey, pending.Peer, pending.State = "sent", store.NoticeSent, "pending", store.PairingPending
+	later := waiting
+	later.Account = "b"
+	change("a", 0, sent, pending, waiting)
+	change("b", 0, later)
+	list, err := db.WaitingNotices(ctx)
+	ok(t, err)
+	equal(t, "notices that wait", list, []store.Pairing{waiting, later})
+
 	// Changes at the same time happen one after the other.
 	var g sync.WaitGroup
 	for i := range 8 {

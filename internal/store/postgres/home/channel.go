@@ -134,6 +134,15 @@ func (d *DB) Pairings(ctx context.Context, account string) ([]store.Pairing, err
 	return out, nil
 }
 
+// WaitingNotices implements store.Pairings.
+func (d *DB) WaitingNotices(ctx context.Context) ([]store.Pairing, error) {
+	out, err := loadPairings(ctx, d.pool, "state = $1 AND code_key = $2", store.PairingApproved, unit.Stored(store.NoticeWaiting))
+	if err != nil {
+		return nil, fmt.Errorf("load pairings: %w", unit.Problem(err))
+	}
+	return out, nil
+}
+
 // PairedOwners implements store.Pairings.
 func (d *DB) PairedOwners(ctx context.Context) ([]string, error) {
 	list, err := loadPairings(ctx, d.pool, "owner AND state = 'approved'")

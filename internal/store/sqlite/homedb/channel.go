@@ -85,6 +85,11 @@ func (d *DB) Pairings(ctx context.Context, account string) ([]store.Pairing, err
 	return loadPairings(ctx, d.db, "?1 = '' OR account = ?1", account)
 }
 
+// WaitingNotices implements store.Pairings.
+func (d *DB) WaitingNotices(ctx context.Context) ([]store.Pairing, error) {
+	return loadPairings(ctx, d.db, "state = ? AND code_key = ?", store.PairingApproved, store.NoticeWaiting)
+}
+
 // PairedOwners implements store.Pairings.
 func (d *DB) PairedOwners(ctx context.Context) ([]string, error) {
 	rows, err := d.db.QueryContext(ctx, "SELECT DISTINCT type || ':' || peer FROM pairing WHERE owner = 1 AND state = 'approved' ORDER BY 1")
