@@ -32,6 +32,25 @@ func seen(t *testing.T, g world.Gateway, name string, want gatewayv1.ChannelStat
 	}
 }
 
+// receiving waits until a gateway receives for the account tg, and returns which.
+func receiving(t *testing.T, h *site) int {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
+		first := slices.IndexFunc(h.Gateways, func(g world.Gateway) bool {
+			r, err := g.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
+			return err == nil && slices.ContainsFunc(r.GetChannels(), func(c *gatewayv1.Channel) bool {
+				return c.GetName() == "tg" && c.GetState() == gatewayv1.ChannelState_CHANNEL_STATE_UP
+			})
+		})
+		if first >= 0 {
+			return first
+		}
+		if time.Now().After(end) {
+			t.Fatal("no gateway receives")
+		}
+	}
+}
+
 // What the lease of an account costs one gateway is one call before it receives, and none for a message: that is one
 // call, the acceptance, with the commits that it had before.
 func TestCostOfAnAccount(t *testing.T) {
@@ -88,18 +107,7 @@ func TestTwoGateways(t *testing.T) {
 		}
 		h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open}\n  shop: {type: webhook, dm: open, secret: \"env:KEY\"}\n", api.URL()))
 		names := []string{"gateway", "gateway-2"}
-		first := -1
-		for end := time.Now().Add(30 * time.Second); first < 0; <-time.After(5 * time.Millisecond) {
-			first = slices.IndexFunc(h.Gateways, func(g world.Gateway) bool {
-				r, err := g.ListChannels(t.Context(), &gatewayv1.ListChannelsRequest{})
-				return err == nil && slices.ContainsFunc(r.GetChannels(), func(c *gatewayv1.Channel) bool {
-					return c.GetName() == "tg" && c.GetState() == gatewayv1.ChannelState_CHANNEL_STATE_UP
-				})
-			})
-			if time.Now().After(end) {
-				t.Fatal("no gateway receives")
-			}
-		}
+		first := receiving(t, h)
 		one, two := h.Gateways[first], h.Gateways[1-first]
 		names = []string{names[first], names[1-first]}
 		if c := seen(t, one, "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP); c.GetWhat() != "@demo_bot, lease "+names[0] {

@@ -254,6 +254,85 @@ func TestTelegramApproved(t *testing.T) {
 	}
 }
 
+// A person who is blocked before the notice could be sent does not get it when the platform works again.
+func TestTelegramBlockedBeforeNotice(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: pairing")
+	approve := func(id int64) {
+		t.Helper()
+		u := telegramtest.User{ID: id, FirstName: "Eve"}
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(u), From: &u, Text: "hi"})
+		awaitReplies(t, api, id, 1) // the code
+		if id == 77 {
+			api.Fail(telegramtest.Fault{Method: "sendMessage", Chat: id, Status: 500, Times: -1})
+		}
+		resolvePeer(t, h, id, registryv1.PairingDecision_PAIRING_DECISION_APPROVE, 0)
+	}
+	approve(77)
+	failed := func() (n int) {
+		for _, c := range api.Calls("sendMessage") {
+			if c.Chat == 77 && c.Status == 500 {
+				n++
+			}
+		}
+		return n
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := api.Wait(ctx, func() bool { return failed() >= 3 }); err != nil { // then it is left for later
+		t.Fatalf("%v: %d calls", err, failed())
+	}
+	resolvePeer(t, h, 77, registryv1.PairingDecision_PAIRING_DECISION_BLOCK, 0)
+	api.Heal()
+	approve(78) // the gateway goes over all, in the order of their ids
+	if got := awaitReplies(t, api, 78, 2); !strings.HasPrefix(got[1], "You may write to this assistant now.") {
+		t.Errorf("%q", got)
+	}
+	if got := replies(api, 77); len(got) != 1 {
+		t.Errorf("a person who is blocked was sent %q", got)
+	}
+}
+
+// resolvePeer decides about a person, and waits for the notice where wait says so.
+func resolvePeer(t *testing.T, h *site, id int64, d registryv1.PairingDecision, wait time.Duration) registryv1.PairingNotice {
+	t.Helper()
+	r, err := h.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Account: "tg", PeerId: fmt.Sprint(id), Decision: d, Wait: durationpb.New(wait)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetPairing().GetNotice()
+}
+
+// A person whom one gateway has notified is not notified by the other one that takes the account over.
+func TestTelegramApprovedTwoGateways(t *testing.T) {
+	each(t, func(t *testing.T, o world.Options) {
+		api := botAPI(t)
+		o.Gateways = 2
+		if o.DSN != "" {
+			o.Registries = 2
+		}
+		h := open(t, o, fmt.Sprintf("  tg: {type: telegram, token: \"env:TG\", api: %q, dm: pairing}\n", api.URL()))
+		approved := func(id int64) {
+			t.Helper()
+			u := telegramtest.User{ID: id, FirstName: "Bob"}
+			api.Say(telegramtest.Message{Chat: telegramtest.Private(u), From: &u, Text: "hi"})
+			awaitReplies(t, api, id, 1) // the code
+			notice := resolvePeer(t, h, id, registryv1.PairingDecision_PAIRING_DECISION_APPROVE, 10*time.Second)
+			if got := replies(api, id); notice != registryv1.PairingNotice_PAIRING_NOTICE_SENT || len(got) != 2 || !strings.HasPrefix(got[1], "You may write to this assistant now.") {
+				t.Errorf("%v: %q", notice, got)
+			}
+		}
+		approved(77)
+		first := receiving(t, h)
+		h.Gateways[first].Stop()
+		seen(t, h.Gateways[1-first], "tg", gatewayv1.ChannelState_CHANNEL_STATE_UP)
+		approved(78) // the gateway goes over all, in the order of their ids
+		if got := replies(api, 77); len(got) != 2 {
+			t.Errorf("notified again: %q", got)
+		}
+	})
+}
+
 // grep fails when a file below a directory has a text.
 func grep(t *testing.T, dir, text string) {
 	t.Helper()

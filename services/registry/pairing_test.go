@@ -346,17 +346,33 @@ func testNoticeOfApproval(t *testing.T, o backendtest.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other, err := gateway.Channels.WatchPairings(t.Context(), &registryv1.WatchPairingsRequest{}) // of a gateway that stands by
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := func(peer string, notice registryv1.PairingNotice) (p *registryv1.Pairing) {
+		t.Helper()
+		for i, w := range []interface {
+			Recv() (*registryv1.WatchPairingsResponse, error)
+		}{watch, other} {
+			m, err := w.Recv()
+			if p = m.GetPairing(); err != nil || p.GetAccount() != "tg" || p.GetPeerId() != peer || p.GetNotice() != notice {
+				t.Fatalf("watcher %d got %v %v, want %s with the notice %v", i, m, err, peer, notice)
+			}
+		}
+		return p
+	}
+	send := func(p *registryv1.Pairing, ok bool) {
+		t.Helper()
+		r, err := gateway.Channels.ReportNotice(t.Context(), &registryv1.ReportNoticeRequest{Account: "tg", PeerId: p.GetPeerId(), Sent: ok, At: p.GetAt()})
+		backendtest.Must(t, r, err)
+	}
 	report := func(want string, ok bool) {
 		t.Helper()
-		m, err := watch.Recv()
-		if err != nil || m.GetPairing().GetPeerId() != want || m.GetPairing().GetNotice() != waiting {
-			t.Fatalf("watched %v %v, want %s", m, err, want)
-		}
-		for range 2 {
-			r, err := gateway.Channels.ReportNotice(t.Context(), &registryv1.ReportNoticeRequest{Account: "tg", PeerId: want, Sent: ok})
-			backendtest.Must(t, r, err)
-			ok = !ok // the second one changes nothing
-		}
+		p := watched(want, waiting)
+		send(p, ok)
+		watched(want, 0)
+		send(p, !ok) // changes nothing
 	}
 	report("bob", true)
 	if r, err := w.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove}); err != nil || !r.GetAlready() || r.GetPairing().GetNotice() != sent {
@@ -380,7 +396,93 @@ func testNoticeOfApproval(t *testing.T, o backendtest.Options) {
 	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "tg", PeerId: "bob", Decision: pairApprove}); err != nil || p.GetNotice() != waiting {
 		t.Errorf("approved once more: %v, %v", p, err)
 	}
-	report("bob", true)
+	// A notice that waits is withdrawn with the approval, and that of the next one is another.
+	first := watched("bob", waiting)
+	for _, d := range []registryv1.PairingDecision{pairBlock, pairRevoke} {
+		if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "tg", PeerId: "bob", Decision: d}); err != nil {
+			t.Fatal(err)
+		}
+		if d == pairBlock {
+			watched("bob", 0)
+		}
+	}
+	r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "tg", Messages: []*registryv1.InboundMessage{inbound("again", "bob", "hello")}})
+	code = backendtest.Must(t, r, err).GetResults()[0].GetCode()
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove}); err != nil || p.GetNotice() != waiting {
+		t.Errorf("approved after that: %v, %v", p, err)
+	}
+	second := watched("bob", waiting)
+	send(first, true)
+	// Made an owner while the notice waits: it is the same notice, which no watcher gets again.
+	if p, err := resolve(t, w, &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove, Owner: true}); err != nil || p.GetNotice() != waiting || !p.GetOwner() || !p.GetAt().AsTime().Equal(second.GetAt().AsTime()) {
+		t.Errorf("made an owner: %v, %v; want the notice and the time of %v", p, err, second)
+	}
+	send(second, true)
+	watched("bob", 0)
+	if r, err := w.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove}); err != nil || !r.GetAlready() || r.GetPairing().GetNotice() != sent {
+		t.Errorf("approved again: %v, %v", r, err)
+	}
+}
+
+// Of approvals of one code at the same time, at the registries of a home, one counts: the others change nothing and say
+// so, and the person has one notice, which is that of the first.
+func TestApprovalsAtOnce(t *testing.T) { backendtest.Each(t, testApprovalsAtOnce) }
+
+func testApprovalsAtOnce(t *testing.T, o backendtest.Options) {
+	worlds := []*backendtest.World{o.Start(t, registry.Config{})}
+	w := worlds[0]
+	if o.DSN != "" { // a home has one registry
+		other := o
+		other.Home = filepath.Join(t.TempDir(), "other")
+		worlds = append(worlds, other.Start(t, registry.Config{}))
+	}
+	w.Create("main")
+	setHome(t, o, w, "channels:\n  tg: {type: telegram, token: 'env:TG'}\nowners: ['telegram:ann', 'telegram:eve', 'telegram:joe', 'telegram:zoe']\n")
+	watch, err := w.Channels.WatchPairings(t.Context(), &registryv1.WatchPairingsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		peer := fmt.Sprint("p", n)
+		r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "tg", Messages: []*registryv1.InboundMessage{inbound(peer, peer, "hello")}})
+		code := backendtest.Must(t, r, err).GetResults()[0].GetCode()
+		var g sync.WaitGroup
+		var mu sync.Mutex
+		var first []*registryv1.Pairing
+		var all []*registryv1.ResolvePairingResponse
+		for i, by := range []string{"ann", "eve", "joe", "zoe"} {
+			g.Go(func() {
+				at := worlds[i%len(worlds)]
+				r, err := at.Channels.ResolvePairing(t.Context(), &registryv1.ResolvePairingRequest{Code: code, Decision: pairApprove, By: "telegram:" + by})
+				mu.Lock()
+				defer mu.Unlock()
+				if all = append(all, r); err != nil {
+					t.Errorf("%s: %v", by, err)
+				} else if !r.GetAlready() {
+					first = append(first, r.GetPairing())
+				}
+			})
+		}
+		g.Wait()
+		if len(first) != 1 {
+			t.Fatalf("%d approvals of %s count: %v", len(first), peer, all)
+		}
+		for _, r := range all {
+			if r.GetPairing().GetBy() != first[0].GetBy() {
+				t.Errorf("%v, want it by %s", r, first[0].GetBy())
+			}
+		}
+		m, err := watch.Recv()
+		if p := m.GetPairing(); err != nil || p.GetPeerId() != peer || p.GetBy() != first[0].GetBy() {
+			t.Fatalf("watched %v %v, want %s by %s", m, err, peer, first[0].GetBy())
+		}
+		if _, err := resolve(t, w, &registryv1.ResolvePairingRequest{Account: "tg", PeerId: peer, Decision: pairBlock}); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := watch.Recv(); err != nil || m.GetPairing().GetPeerId() != peer || m.GetPairing().GetNotice() != 0 {
+			t.Fatalf("watched %v %v, want that the notice of %s does not wait", m, err, peer)
+		}
+	}
 }
 
 // S4-56: a turn has the owners of the settings and those who were approved as one, each once and in a fixed order; one

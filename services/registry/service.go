@@ -120,6 +120,7 @@ type parts struct {
 		leases.Wakes
 		deliveries.Wakes
 		peer.Wakes
+		channels.Wakes
 	}
 }
 

@@ -80,6 +80,15 @@ func (a *Account) notifyRarely(u channel.Update, reason, text string) {
 // notify answers a person over the platform, outside of any conversation with an agent. What
 // cannot be sent is logged and returned: the update is acknowledged all the same.
 func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel.Button) error {
+	err := a.try(a.ctx, u, kind, text, buttons...)
+	if err != nil && a.ctx.Err() == nil {
+		a.deps.Logger.Warn("a notice was not sent", "account", a.name, "kind", kind, "error", channel.AsError(err).What)
+	}
+	return err
+}
+
+// try sends a notice until ctx ends.
+func (a *Account) try(ctx context.Context, u channel.Update, kind, text string, buttons ...channel.Button) error {
 	if l, ok := a.out.(channel.Limiter); ok {
 		if list := pieces(l.Limit(), text); len(list) > 1 {
 			text = list[0].Text + noticeCut
@@ -93,8 +102,8 @@ func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel
 	var err *channel.Error
 	for try := range noticeTries {
 		m.Attempt = try + 1
-		ctx, cancel := context.WithTimeout(a.ctx, noticeLimit)
-		_, failed := a.out.Send(ctx, m)
+		within, cancel := context.WithTimeout(ctx, noticeLimit)
+		_, failed := a.out.Send(within, m)
 		cancel()
 		if err = channel.AsError(failed); err == nil {
 			fault.Point("N1")
@@ -102,12 +111,9 @@ func (a *Account) notify(u channel.Update, kind, text string, buttons ...channel
 			a.deps.Accounts.Noticed(a.name)
 			return nil
 		}
-		if err.Class == channel.Rejected || a.ctx.Err() != nil || pause.For(a.ctx, min(max(err.RetryAfter, again.Wait(try)), noticeLimit)) != nil {
+		if err.Class == channel.Rejected || ctx.Err() != nil || pause.For(ctx, min(max(err.RetryAfter, again.Wait(try)), noticeLimit)) != nil {
 			break
 		}
-	}
-	if a.ctx.Err() == nil {
-		a.deps.Logger.Warn("a notice was not sent", "account", a.name, "kind", kind, "error", err.What)
 	}
 	return err
 }

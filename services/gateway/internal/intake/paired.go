@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -30,21 +29,35 @@ type admitted struct {
 
 // admission is a person with the outcome of the notice.
 type admission struct {
-	person  *registryv1.Pairing
-	settled bool // the notice was sent, or refused
-	sent    bool
+	person *registryv1.Pairing
+	logged bool // that the notice was not sent; of the goroutine that sends
+	// settled means that the notice was sent, or refused. The same goroutine writes it, under the lock of the list.
+	settled, sent bool
 }
+
+// admittedKey names a person of an account, whose name has no colon.
+func admittedKey(p *registryv1.Pairing) string { return p.GetAccount() + ":" + p.GetPeerId() }
 
 func newAdmitted() *admitted {
 	return &admitted{changed: make(chan struct{}, 1), people: map[string]*admission{}}
 }
 
-// add adds a person, unless it is there from the same approval.
-func (l *admitted) add(p *registryv1.Pairing) {
+// begin forgets the people: the stream begins with those whose notice waits now. A notice that was sent and is not
+// reported yet is not sent again.
+func (l *admitted) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := p.GetAccount() + ":" + p.GetPeerId() // the name of an account has no colon
-	if have := l.people[key]; have == nil || !have.person.GetAt().AsTime().Equal(p.GetAt().AsTime()) {
+	maps.DeleteFunc(l.people, func(_ string, a *admission) bool { return !a.settled })
+}
+
+// take adds a person, unless it is there from the same approval, and removes one whose notice waits no longer.
+func (l *admitted) take(p *registryv1.Pairing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := admittedKey(p)
+	if p.GetNotice() != registryv1.PairingNotice_PAIRING_NOTICE_WAITING {
+		delete(l.people, key)
+	} else if have := l.people[key]; have == nil || !have.person.GetAt().AsTime().Equal(p.GetAt().AsTime()) {
 		l.people[key] = &admission{person: p}
 		poke(l.changed)
 	}
@@ -61,6 +74,20 @@ func (l *admitted) list() []*admission {
 	return out
 }
 
+// has reports whether a person is there, from the same approval.
+func (l *admitted) has(a *admission) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.people[admittedKey(a.person)] == a
+}
+
+// settle notes the outcome of a notice.
+func (l *admitted) settle(a *admission, sent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.settled, a.sent = true, sent
+}
+
 // remove forgets a person whose notice was reported.
 func (l *admitted) remove(a *admission) {
 	l.mu.Lock()
@@ -74,13 +101,14 @@ func (d *Decisions) watchPairings(ctx context.Context, received func()) error {
 	if err != nil {
 		return err
 	}
+	d.admitted.begin()
 	for {
 		m, err := w.Recv()
 		if err != nil {
 			return err
 		}
 		received()
-		d.admitted.add(m.GetPairing())
+		d.admitted.take(m.GetPairing())
 	}
 }
 
@@ -89,11 +117,17 @@ func (d *Decisions) watchPairings(ctx context.Context, received func()) error {
 func (d *Decisions) notifyAdmitted(ctx context.Context) {
 	for {
 		for _, a := range d.admitted.list() {
-			d.admit(ctx, a)
+			if d.admitted.has(a) { // those before it may have taken long
+				d.admit(ctx, a)
+			}
+		}
+		var later <-chan time.Time
+		if len(d.admitted.list()) > 0 {
+			later = time.After(showAgain)
 		}
 		select {
 		case <-d.admitted.changed:
-		case <-time.After(showAgain):
+		case <-later:
 		case <-ctx.Done():
 			return
 		}
@@ -108,28 +142,34 @@ func (d *Decisions) admit(ctx context.Context, a *admission) {
 		if account == nil || account.kind.Name != p.GetType() {
 			return // it receives at another gateway, or later
 		}
-		err := account.notifyAdmitted(ctx, p)
-		e, _ := errors.AsType[*channel.Error](err)
-		if err != nil && (e == nil || e.Class != channel.Rejected) {
+		err := account.notifyAdmitted(p)
+		if err != nil && !a.logged && account.ctx.Err() == nil { // once: it is tried again and again
+			a.logged = true
+			d.Logger.Warn("a person who was approved was not notified", "account", p.GetAccount(), "error", err)
+		}
+		if err != nil && channel.AsError(err).Class != channel.Rejected {
 			return
 		}
-		a.settled, a.sent = true, err == nil
+		d.admitted.settle(a, err == nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
-	if _, err := d.Channels.ReportNotice(ctx, &registryv1.ReportNoticeRequest{Account: p.GetAccount(), PeerId: p.GetPeerId(), Sent: a.sent}); err != nil {
+	if _, err := d.Channels.ReportNotice(ctx, &registryv1.ReportNoticeRequest{Account: p.GetAccount(), PeerId: p.GetPeerId(), Sent: a.sent, At: p.GetAt()}); err != nil {
 		d.Logger.Warn("the notice to a person who was approved is not reported yet", "account", p.GetAccount(), "error", fault.Chain(err))
 		return
 	}
 	d.admitted.remove(a)
 }
 
-// notifyAdmitted sends the notice to a person in the direct conversation with the account.
-func (a *Account) notifyAdmitted(ctx context.Context, p *registryv1.Pairing) error {
+// notifyAdmitted sends the notice to a person in the direct conversation with the account. It takes noticeLimit at most,
+// so that others are notified whose accounts work.
+func (a *Account) notifyAdmitted(p *registryv1.Pairing) error {
+	ctx, cancel := context.WithTimeout(a.ctx, noticeLimit)
+	defer cancel()
 	session, err := a.direct(ctx, p.GetPeerId())
 	if err != nil {
 		return err
 	}
 	u := channel.Update{Key: strings.Join([]string{p.GetAccount(), p.GetPeerId(), p.GetAt().AsTime().Format(time.RFC3339Nano)}, " "), Kind: channel.KindDM, SessionID: session, PeerID: p.GetPeerId()}
-	return a.notify(u, "paired", approvedText)
+	return a.try(ctx, u, "paired", approvedText)
 }

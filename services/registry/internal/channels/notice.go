@@ -2,6 +2,7 @@ package channels
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,17 +12,13 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-const (
-	// maxNoticeWait is how long a decision waits for the notice to the person.
-	maxNoticeWait = 10 * time.Second
-	// noticeWake names the changes of notices among those of approvals, whose ids are others.
-	noticeWake = "pairing notices"
-)
+// maxNoticeWait is how long a decision waits for the notice to the person.
+const maxNoticeWait = 10 * time.Second
 
 // Wakes notifies the calls that wait for a change of the notices, at all registries.
 type Wakes interface {
-	AwaitApproval(id string) (woken <-chan struct{}, done func())
-	ApprovalChanged(id string)
+	AwaitPairing() (woken <-chan struct{}, done func())
+	PairingChanged()
 	Again() <-chan time.Time
 }
 
@@ -32,18 +29,14 @@ var noticeStates = map[string]registryv1.PairingNotice{
 
 // firstNotice is the notice of a person who is approved: it waits, unless the person was approved before, or programs post
 // to the account, over which no notice can be sent.
-func (s *Service) firstNotice(ctx context.Context, p store.Pairing) (string, error) {
+func firstNotice(p store.Pairing, accounts []layer.Account) string {
 	if p.State == store.PairingApproved {
-		return p.Notice(), nil
+		return p.Notice()
 	}
-	set, err := s.Router.Home.HomeSettings(ctx)
-	if err != nil {
-		return "", err
+	if slices.ContainsFunc(accounts, func(a layer.Account) bool { return a.Name == p.Account && a.Type == p.Type && a.Connects() }) {
+		return store.NoticeWaiting
 	}
-	if slices.ContainsFunc(set.Accounts, func(a layer.Account) bool { return a.Name == p.Account && a.Type == p.Type && a.Connects() }) {
-		return store.NoticeWaiting, nil
-	}
-	return "", nil
+	return ""
 }
 
 // awaitNotice waits until the notice of a person waits no more, and returns the pairing as it is then.
@@ -51,7 +44,7 @@ func (s *Service) awaitNotice(ctx context.Context, p *registryv1.Pairing, wait t
 	left := time.NewTimer(max(wait, 0))
 	defer left.Stop()
 	for over := wait <= 0; p.GetNotice() == registryv1.PairingNotice_PAIRING_NOTICE_WAITING && !over; {
-		woken, done := s.Wakes.AwaitApproval(noticeWake)
+		woken, done := s.Wakes.AwaitPairing()
 		now, found, err := s.Store.Pairing(ctx, p.GetAccount(), p.GetPeerId())
 		if err != nil || !found { // it was decided all the same
 			done()
@@ -74,11 +67,12 @@ func (s *Service) awaitNotice(ctx context.Context, p *registryv1.Pairing, wait t
 	return p
 }
 
-// WatchPairings sends each person who was approved and whose notice waits, and then each one as it begins to.
+// WatchPairings sends each person who was approved and whose notice waits, and then each one as it begins to, or no longer
+// does.
 func (s *Service) WatchPairings(_ *registryv1.WatchPairingsRequest, out registryv1.ChannelService_WatchPairingsServer) error {
 	ctx := out.Context()
-	for sent := map[[2]string]time.Time{}; ; {
-		woken, done := s.Wakes.AwaitApproval(noticeWake)
+	for sent := map[waiter]time.Time{}; ; {
+		woken, done := s.Wakes.AwaitPairing()
 		err := s.sendWaiting(out, sent)
 		if err == nil {
 			select {
@@ -95,31 +89,38 @@ func (s *Service) WatchPairings(_ *registryv1.WatchPairingsRequest, out registry
 	}
 }
 
-// sendWaiting sends the people whose notice waits and who were not sent yet. sent has those that were, by account and
-// peer, with the time of the approval.
-func (s *Service) sendWaiting(out registryv1.ChannelService_WatchPairingsServer, sent map[[2]string]time.Time) error {
-	list, err := s.Store.Pairings(out.Context(), "")
+// waiter is a person whose notice waits.
+type waiter struct{ account, peer string }
+
+// sendWaiting sends the people whose notice waits and who were not sent yet, and those who were and whose notice waits no
+// longer. sent has those that wait as they were sent, with the time of the approval.
+func (s *Service) sendWaiting(out registryv1.ChannelService_WatchPairingsServer, sent map[waiter]time.Time) error {
+	list, err := s.Store.WaitingNotices(out.Context())
 	if err != nil {
 		return s.Fault("", "", err)
 	}
+	ended := maps.Clone(sent)
 	for _, p := range list {
-		key := [2]string{p.Account, p.Peer}
-		if p.Notice() != store.NoticeWaiting {
-			delete(sent, key)
-			continue
-		}
-		if sent[key].Equal(p.At) {
-			continue
-		}
-		sent[key] = p.At
-		if err := out.Send(&registryv1.WatchPairingsResponse{Pairing: pairingMessage(p)}); err != nil {
+		delete(ended, waiter{p.Account, p.Peer})
+	}
+	for key := range ended {
+		delete(sent, key)
+		if err := out.Send(&registryv1.WatchPairingsResponse{Pairing: &registryv1.Pairing{Account: key.account, PeerId: key.peer}}); err != nil {
 			return err
+		}
+	}
+	for _, p := range list {
+		if key := (waiter{p.Account, p.Peer}); !sent[key].Equal(p.At) {
+			sent[key] = p.At
+			if err := out.Send(&registryv1.WatchPairingsResponse{Pairing: pairingMessage(p)}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// ReportNotice stores what has become of the notice of a person.
+// ReportNotice stores what has become of the notice of an approval: a later one has a notice of its own.
 func (s *Service) ReportNotice(ctx context.Context, req *registryv1.ReportNoticeRequest) (*registryv1.ReportNoticeResponse, error) {
 	outcome := store.NoticeFailed
 	if req.GetSent() {
@@ -127,7 +128,7 @@ func (s *Service) ReportNotice(ctx context.Context, req *registryv1.ReportNotice
 	}
 	err := s.Store.ChangePairings(ctx, req.GetAccount(), nil, func(list []store.Pairing) ([]store.Pairing, error) {
 		for i, p := range list {
-			if p.Peer == req.GetPeerId() && p.Notice() == store.NoticeWaiting {
+			if p.Peer == req.GetPeerId() && p.Notice() == store.NoticeWaiting && p.At.Equal(req.GetAt().AsTime()) {
 				list[i].CodeKey = outcome
 			}
 		}
@@ -136,6 +137,6 @@ func (s *Service) ReportNotice(ctx context.Context, req *registryv1.ReportNotice
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
-	s.Wakes.ApprovalChanged(noticeWake)
+	s.Wakes.PairingChanged()
 	return &registryv1.ReportNoticeResponse{}, nil
 }

@@ -289,32 +289,37 @@ func (s *Service) resolve(ctx context.Context, req *registryv1.ResolvePairingReq
 		}
 		return nil, errNoPairing(req)
 	}
+	repeats := func(p store.Pairing) bool {
+		return req.GetCode() != "" && p.State == store.PairingApproved && (p.Owner || !req.GetOwner())
+	}
 	found := list[i]
-	if req.GetCode() != "" && found.State == store.PairingApproved && (found.Owner || !req.GetOwner()) {
-		return &registryv1.ResolvePairingResponse{Pairing: pairingMessage(found), Already: true}, nil
-	}
-	if req.GetBy() != "" && found.Owner {
-		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, "nothing is decided about an owner in a chat", "use 'agentctl pair'")
-	}
-	if approve && !req.GetShareMain() {
+	if approve && !req.GetShareMain() && !repeats(found) {
 		if err := s.shares(ctx, found, list); err != nil {
 			return nil, err
 		}
 	}
-	notice := ""
-	if approve {
-		if notice, err = s.firstNotice(ctx, found); err != nil {
+	var set layer.HomeSettings
+	if approve { // a person is blocked also while the settings cannot be read
+		if set, err = s.Router.Home.HomeSettings(ctx); err != nil {
 			return nil, err
 		}
 	}
 	id, _ := rpc.IdentityFrom(ctx)
 	by := boundary.Name(cmp.Or(req.GetBy(), id.Role(), "owner"))
+	already := false
 	err = s.Store.ChangePairings(ctx, found.Account, nil, func(list []store.Pairing) ([]store.Pairing, error) {
-		i := slices.IndexFunc(list, asked)
+		i := slices.IndexFunc(list, asked) // another registry may have changed it since
 		if i < 0 {
 			return nil, errNoPairing(req)
 		}
-		if found = decide(list[i], req, by, notice, now); req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_REVOKE {
+		if found = list[i]; repeats(found) {
+			already = true
+			return list, nil
+		}
+		if req.GetBy() != "" && found.Owner {
+			return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, "nothing is decided about an owner in a chat", "use 'agentctl pair'")
+		}
+		if found = decide(found, req, by, set.Accounts, now); req.GetDecision() == registryv1.PairingDecision_PAIRING_DECISION_REVOKE {
 			return slices.Delete(list, i, i+1), nil
 		}
 		list[i] = found
@@ -323,11 +328,11 @@ func (s *Service) resolve(ctx context.Context, req *registryv1.ResolvePairingReq
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
-	s.count(ctx)
-	if notice == store.NoticeWaiting {
-		s.Wakes.ApprovalChanged(noticeWake)
+	if !already {
+		s.count(ctx)
+		s.Wakes.PairingChanged()
 	}
-	return &registryv1.ResolvePairingResponse{Pairing: pairingMessage(found)}, nil
+	return &registryv1.ResolvePairingResponse{Pairing: pairingMessage(found), Already: already}, nil
 }
 
 func errNoPairing(req *registryv1.ResolvePairingRequest) error {
@@ -366,13 +371,16 @@ func (s *Service) mayResolve(ctx context.Context, req *registryv1.ResolvePairing
 	return nil
 }
 
-// decide returns a pairing after a decision; notice is that of one who is approved. The hash of a code stays with an
-// approval, which may be repeated.
-func decide(p store.Pairing, req *registryv1.ResolvePairingRequest, by, notice string, now time.Time) store.Pairing {
-	hash := ""
+// decide returns a pairing after a decision; accounts are those of the settings. The hash of a code stays with an
+// approval, which may be repeated, and so does the time of one whose notice waits: it is the same notice.
+func decide(p store.Pairing, req *registryv1.ResolvePairingRequest, by string, accounts []layer.Account, now time.Time) store.Pairing {
+	hash, notice := "", ""
 	switch req.GetDecision() {
 	case registryv1.PairingDecision_PAIRING_DECISION_APPROVE:
-		p.Owner = req.GetOwner() || p.Owner
+		if p.Notice() == store.NoticeWaiting {
+			now = p.At
+		}
+		p.Owner, notice = req.GetOwner() || p.Owner, firstNotice(p, accounts)
 		p.State, hash = store.PairingApproved, p.CodeHash
 	case registryv1.PairingDecision_PAIRING_DECISION_DENY:
 		p.State, p.Owner = store.PairingDenied, false

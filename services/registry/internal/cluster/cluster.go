@@ -241,6 +241,8 @@ func (r *Registry) receive(news []store.Notice) {
 			r.Files.forget(n.Name)
 		case store.NoticeApprovals:
 			r.Wakes.Wakes.ApprovalChanged(n.Name)
+		case store.NoticePairings:
+			r.Wakes.Wakes.PairingChanged()
 		case store.NoticeLapse:
 			r.lapses.Note(n.Name)
 		case store.NoticeAbort:

@@ -34,6 +34,12 @@ func (w *Wakes) ApprovalChanged(id string) {
 	w.notify(store.NoticeApprovals, id)
 }
 
+// PairingChanged wakes the waiters for decisions about people at all registries.
+func (w *Wakes) PairingChanged() {
+	w.Wakes.PairingChanged()
+	w.notify(store.NoticePairings, "")
+}
+
 // Again is when waiters recheck although nothing woke them: a notice of another registry may
 // be lost.
 func (w *Wakes) Again() <-chan time.Time { return time.After(again/2 + rand.N(again)) }

@@ -43,7 +43,7 @@ func TestGivingBackEarlyKeepsTheOthers(t *testing.T) {
 }
 
 // A question that is asked or answered wakes the calls that wait for it and those that wait for any,
-// and none of the many that wait for another one.
+// and none of the many that wait for another one. A decision about a person wakes none of them.
 func TestApprovalWakes(t *testing.T) {
 	var w hub.Wakes
 	one, _ := w.AwaitApproval("q-1")
@@ -62,8 +62,20 @@ func TestApprovalWakes(t *testing.T) {
 		t.Errorf("woken: %v %v %v, want the one, any, and not the other", closed(one), closed(anyOf), closed(other))
 	}
 	one, _ = w.AwaitApproval("q-1")
-	w.ApprovalChanged("")
-	if !closed(one) || !closed(other) {
+	person, _ := w.AwaitPairing()
+	w.ApprovalChanged("q-2")
+	if closed(person) {
+		t.Error("a question woke those who wait for a decision about a person")
+	}
+	other, _ = w.AwaitApproval("q-2")
+	anyOf, _ = w.AwaitApproval("")
+	w.PairingChanged()
+	if !closed(person) || closed(one) || closed(other) || closed(anyOf) {
+		t.Error("a decision about a person did not wake those who wait for it alone")
+	}
+	person, _ = w.AwaitPairing()
+	w.ApprovalChanged("") // what belongs to a person was erased
+	if !closed(one) || !closed(other) || !closed(person) {
 		t.Error("a change of an unknown one did not wake all")
 	}
 }

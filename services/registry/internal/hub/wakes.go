@@ -8,7 +8,7 @@ import (
 )
 
 // Wakes notifies the calls of a registry that wait for the fates of an agent's events and
-// deliveries, for approvals, and for events of threads. The zero value is ready; it is for
+// deliveries, for approvals, for decisions about people, and for events of threads. The zero value is ready; it is for
 // a registry that makes all changes in its own process.
 type Wakes struct {
 	fates  Hub[string]
@@ -47,6 +47,16 @@ func (w *Wakes) ApprovalChanged(id string) {
 	w.asked.Wake(id)
 	w.asked.Wake("")
 }
+
+// pairings is the name of the decisions about people among those of what was asked: no approval or
+// question has such an id, and those who wait for any of them are not woken by it.
+const pairings = "pairings"
+
+// AwaitPairing waits for a decision about a person, or the end of its notice; see Hub.Wait.
+func (w *Wakes) AwaitPairing() (<-chan struct{}, func()) { return w.asked.Wait(pairings) }
+
+// PairingChanged wakes the waiters for decisions about people.
+func (w *Wakes) PairingChanged() { w.asked.Wake(pairings) }
 
 // Again is when waiters recheck although nothing woke them: never.
 func (w *Wakes) Again() <-chan time.Time { return nil }

@@ -937,7 +937,8 @@ func (*WatchPairingsRequest) Descriptor() ([]byte, []int) {
 // WatchPairingsResponse is one of them.
 type WatchPairingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// pairing whose notice waits.
+	// pairing whose notice waits. One whose notice waits no longer has its account and
+	// peer_id alone.
 	Pairing       *Pairing `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -988,7 +989,9 @@ type ReportNoticeRequest struct {
 	// peer_id of the person at the platform.
 	PeerId string `protobuf:"bytes,2,opt,name=peer_id,json=peerId,proto3" json:"peer_id,omitempty"`
 	// sent; false: the platform refused it.
-	Sent          bool `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	Sent bool `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	// at is the time of the approval, as in the pairing.
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1042,6 +1045,13 @@ func (x *ReportNoticeRequest) GetSent() bool {
 		return x.Sent
 	}
 	return false
+}
+
+func (x *ReportNoticeRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 // ReportNoticeResponse is empty.
@@ -1771,12 +1781,13 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\aalready\x18\x02 \x01(\bR\aalready\"\x16\n" +
 	"\x14WatchPairingsRequest\"O\n" +
 	"\x15WatchPairingsResponse\x126\n" +
-	"\apairing\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.PairingR\apairing\"s\n" +
+	"\apairing\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.PairingR\apairing\"\xa7\x01\n" +
 	"\x13ReportNoticeRequest\x12#\n" +
 	"\aaccount\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aaccount\x12#\n" +
 	"\apeer_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80@R\x06peerId\x12\x12\n" +
-	"\x04sent\x18\x03 \x01(\bR\x04sent\"\x16\n" +
+	"\x04sent\x18\x03 \x01(\bR\x04sent\x122\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01R\x02at\"\x16\n" +
 	"\x14ReportNoticeResponse\"U\n" +
 	"\aReplyTo\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x02id\x12\x1c\n" +
@@ -1934,35 +1945,36 @@ var file_theclaw_registry_v1_channel_proto_depIdxs = []int32{
 	25, // 7: theclaw.registry.v1.ResolvePairingRequest.wait:type_name -> google.protobuf.Duration
 	8,  // 8: theclaw.registry.v1.ResolvePairingResponse.pairing:type_name -> theclaw.registry.v1.Pairing
 	8,  // 9: theclaw.registry.v1.WatchPairingsResponse.pairing:type_name -> theclaw.registry.v1.Pairing
-	17, // 10: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
-	24, // 11: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
-	19, // 12: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
-	26, // 13: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
-	23, // 14: theclaw.registry.v1.InboundMessage.extra:type_name -> theclaw.registry.v1.InboundMessage.ExtraEntry
-	18, // 15: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
-	24, // 16: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
-	3,  // 17: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
-	25, // 18: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
-	21, // 19: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
-	20, // 20: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
-	4,  // 21: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
-	6,  // 22: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
-	9,  // 23: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
-	11, // 24: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
-	13, // 25: theclaw.registry.v1.ChannelService.WatchPairings:input_type -> theclaw.registry.v1.WatchPairingsRequest
-	15, // 26: theclaw.registry.v1.ChannelService.ReportNotice:input_type -> theclaw.registry.v1.ReportNoticeRequest
-	22, // 27: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
-	5,  // 28: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
-	7,  // 29: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
-	10, // 30: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
-	12, // 31: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
-	14, // 32: theclaw.registry.v1.ChannelService.WatchPairings:output_type -> theclaw.registry.v1.WatchPairingsResponse
-	16, // 33: theclaw.registry.v1.ChannelService.ReportNotice:output_type -> theclaw.registry.v1.ReportNoticeResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	24, // 10: theclaw.registry.v1.ReportNoticeRequest.at:type_name -> google.protobuf.Timestamp
+	17, // 11: theclaw.registry.v1.InboundMessage.reply_to:type_name -> theclaw.registry.v1.ReplyTo
+	24, // 12: theclaw.registry.v1.InboundMessage.sent_at:type_name -> google.protobuf.Timestamp
+	19, // 13: theclaw.registry.v1.InboundMessage.attachments:type_name -> theclaw.registry.v1.Attachment
+	26, // 14: theclaw.registry.v1.InboundMessage.command:type_name -> theclaw.registry.v1.ChatCommand
+	23, // 15: theclaw.registry.v1.InboundMessage.extra:type_name -> theclaw.registry.v1.InboundMessage.ExtraEntry
+	18, // 16: theclaw.registry.v1.AcceptMessagesRequest.messages:type_name -> theclaw.registry.v1.InboundMessage
+	24, // 17: theclaw.registry.v1.AcceptMessagesRequest.connected_at:type_name -> google.protobuf.Timestamp
+	3,  // 18: theclaw.registry.v1.AcceptedMessage.outcome:type_name -> theclaw.registry.v1.AcceptOutcome
+	25, // 19: theclaw.registry.v1.AcceptedMessage.retry_after:type_name -> google.protobuf.Duration
+	21, // 20: theclaw.registry.v1.AcceptMessagesResponse.results:type_name -> theclaw.registry.v1.AcceptedMessage
+	20, // 21: theclaw.registry.v1.ChannelService.AcceptMessages:input_type -> theclaw.registry.v1.AcceptMessagesRequest
+	4,  // 22: theclaw.registry.v1.ChannelService.GetCursor:input_type -> theclaw.registry.v1.GetCursorRequest
+	6,  // 23: theclaw.registry.v1.ChannelService.PutCursor:input_type -> theclaw.registry.v1.PutCursorRequest
+	9,  // 24: theclaw.registry.v1.ChannelService.ListPairings:input_type -> theclaw.registry.v1.ListPairingsRequest
+	11, // 25: theclaw.registry.v1.ChannelService.ResolvePairing:input_type -> theclaw.registry.v1.ResolvePairingRequest
+	13, // 26: theclaw.registry.v1.ChannelService.WatchPairings:input_type -> theclaw.registry.v1.WatchPairingsRequest
+	15, // 27: theclaw.registry.v1.ChannelService.ReportNotice:input_type -> theclaw.registry.v1.ReportNoticeRequest
+	22, // 28: theclaw.registry.v1.ChannelService.AcceptMessages:output_type -> theclaw.registry.v1.AcceptMessagesResponse
+	5,  // 29: theclaw.registry.v1.ChannelService.GetCursor:output_type -> theclaw.registry.v1.GetCursorResponse
+	7,  // 30: theclaw.registry.v1.ChannelService.PutCursor:output_type -> theclaw.registry.v1.PutCursorResponse
+	10, // 31: theclaw.registry.v1.ChannelService.ListPairings:output_type -> theclaw.registry.v1.ListPairingsResponse
+	12, // 32: theclaw.registry.v1.ChannelService.ResolvePairing:output_type -> theclaw.registry.v1.ResolvePairingResponse
+	14, // 33: theclaw.registry.v1.ChannelService.WatchPairings:output_type -> theclaw.registry.v1.WatchPairingsResponse
+	16, // 34: theclaw.registry.v1.ChannelService.ReportNotice:output_type -> theclaw.registry.v1.ReportNoticeResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_channel_proto_init() }

@@ -57,12 +57,13 @@ type ChannelServiceClient interface {
 	// would be valid.
 	ResolvePairing(ctx context.Context, in *ResolvePairingRequest, opts ...grpc.CallOption) (*ResolvePairingResponse, error)
 	// WatchPairings sends each person who was approved and whose notice of that waits, and
-	// then each one as the person is approved. The gateway that receives for the account
+	// then each one as the person is approved, or when its notice waits no longer: it was
+	// sent, or the person may not write any more. The gateway that receives for the account
 	// sends the notice, and then calls ReportNotice: one that is killed between the two
 	// leaves it to be sent again.
 	WatchPairings(ctx context.Context, in *WatchPairingsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPairingsResponse], error)
 	// ReportNotice stores what has become of the notice of a person who was approved. It
-	// changes nothing when no notice of the person waits.
+	// changes nothing when no notice of that approval waits.
 	ReportNotice(ctx context.Context, in *ReportNoticeRequest, opts ...grpc.CallOption) (*ReportNoticeResponse, error)
 }
 
@@ -182,12 +183,13 @@ type ChannelServiceServer interface {
 	// would be valid.
 	ResolvePairing(context.Context, *ResolvePairingRequest) (*ResolvePairingResponse, error)
 	// WatchPairings sends each person who was approved and whose notice of that waits, and
-	// then each one as the person is approved. The gateway that receives for the account
+	// then each one as the person is approved, or when its notice waits no longer: it was
+	// sent, or the person may not write any more. The gateway that receives for the account
 	// sends the notice, and then calls ReportNotice: one that is killed between the two
 	// leaves it to be sent again.
 	WatchPairings(*WatchPairingsRequest, grpc.ServerStreamingServer[WatchPairingsResponse]) error
 	// ReportNotice stores what has become of the notice of a person who was approved. It
-	// changes nothing when no notice of the person waits.
+	// changes nothing when no notice of that approval waits.
 	ReportNotice(context.Context, *ReportNoticeRequest) (*ReportNoticeResponse, error)
 	mustEmbedUnimplementedChannelServiceServer()
 }
