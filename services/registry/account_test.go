@@ -149,7 +149,7 @@ func testBotsOfAccount(t *testing.T, o backendtest.Options) {
 }
 
 // S2-16: data of the platform are in the event, as they came, and bounded: of more than 32, or of more than 8 KiB,
-// nothing is stored.
+// nothing is stored, and a message that an event cannot hold with them is stored without them.
 func TestExtra(t *testing.T) { backendtest.Each(t, testExtra) }
 
 func testExtra(t *testing.T, o backendtest.Options) {
@@ -181,6 +181,23 @@ func testExtra(t *testing.T, o backendtest.Options) {
 	}
 	if n := len(inboxOf(t, w, "main")); n != 1 {
 		t.Errorf("%d are stored", n)
+	}
+	// Control characters take six bytes each in an event.
+	long := inbound("3", "ann", strings.Repeat("\x01", 100_000))
+	long.Extra = map[string]string{}
+	for n := range 32 {
+		long.Extra[fmt.Sprint("field ", n)] = strings.Repeat("\x01", 8192)
+	}
+	if got := accept(t, w, long); got.GetOutcome() != accepted {
+		t.Fatal(got)
+	}
+	var bounded struct {
+		Text  string
+		Extra map[string]string
+	}
+	content := inboxOf(t, w, "main")[1].GetContent()
+	if err := json.Unmarshal([]byte(content), &bounded); err != nil || len(content) > thread.MaxEvent || bounded.Text != long.GetText() || bounded.Extra != nil {
+		t.Errorf("%v: %d bytes, %d of the text, %d fields", err, len(content), len(bounded.Text), len(bounded.Extra))
 	}
 }
 

@@ -589,7 +589,12 @@ func (in inbound) content() string {
 		}
 		content.ReplyTo = &replyTo{r.GetId(), text}
 	}
-	return encode(content)
+	out := encode(content)
+	if len(out) > thread.MaxEvent && content.Extra != nil { // the rest is bounded by read and the limits of the message
+		content.Extra = nil
+		out = encode(content)
+	}
+	return out
 }
 
 // maxQuote is the most characters of the message that another one answers.

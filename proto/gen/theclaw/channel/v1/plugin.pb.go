@@ -742,7 +742,8 @@ type ReceiveResponse struct {
 	// sent_at is when it was written; unset: unknown.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	// extra are data of the platform by their names: at most 32, with values of at most 8 KiB. They
-	// are in the event of the message, under extra, for programs; no model sees them.
+	// are in the event of the message, under extra, for programs; no model sees them. An event that
+	// would be larger than 1 MiB has none.
 	Extra         map[string]string `protobuf:"bytes,15,rep,name=extra,proto3" json:"extra,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

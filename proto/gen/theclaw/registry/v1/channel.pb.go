@@ -1197,7 +1197,8 @@ type InboundMessage struct {
 	// checked (AcceptMessagesRequest.check).
 	Command *ChatCommand `protobuf:"bytes,18,opt,name=command,proto3" json:"command,omitempty"`
 	// extra are data of the platform by their names: at most 32, with values of at most 8 KiB. They
-	// are stored with a message that starts a turn, and are in no prompt.
+	// are stored with a message that starts a turn, and are in no prompt. An event that would be
+	// larger than 1 MiB has none.
 	Extra         map[string]string `protobuf:"bytes,19,rep,name=extra,proto3" json:"extra,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
