@@ -44,6 +44,7 @@ var (
 		{"internal/egress", "internal/netguard", "which addresses a program may reach is decided as for every request"},
 		{"internal/agentdir", "internal/reference", "settings refer to secrets by the forms that it reads"},
 		{"internal/agentdir", "internal/toolpolicy", "settings choose the tools of agents"},
+		{"internal/agentdir", "internal/price", "settings have prices, and one function computes costs"},
 		{"internal/agentdir", "internal/execpolicy", "settings choose which commands run without a person"},
 		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
 		{"internal/agentdir", "internal/channel/catalog", "the types of channels check the entries of config.yaml"},

@@ -10,12 +10,12 @@ import (
 )
 
 // S3-103: the line about the usage of a turn counts every step of it, also those that were recorded before the registry was
-// started again and the one that is written with the reply. A reply through no account, and one of a turn that used
-// nothing, has none.
+// started again and the one that is written with the reply. It has no cost where tokens come from the cache, which have no
+// price. A reply through no account, and one of a turn that used nothing, has none.
 func TestUsageFooter(t *testing.T) { backendtest.Each(t, testUsageFooter) }
 
 func testUsageFooter(t *testing.T, o backendtest.Options) {
-	const home = "reply: {usage_footer: full}\nchannels:\n  tg: {type: telegram, token: \"env:TG\", dm: open}\n"
+	const home = "reply: {usage_footer: full}\nprice: {input_cents: 300, output_cents: 1500}\nchannels:\n  tg: {type: telegram, token: \"env:TG\", dm: open}\n"
 	const ofAccount, ofProgram = "external:telegram:tg:dm:7:bob", "external:telegram:main:dm:7:bob"
 	w := o.Start(t, registry.Config{})
 	w.Create("main")
@@ -29,12 +29,15 @@ func testUsageFooter(t *testing.T, o backendtest.Options) {
 	for _, c := range []struct {
 		name, source  string
 		restart, used bool
+		cached        int64
 		want          string
 	}{
-		{"in one process", ofAccount, false, true, "Usage: 1100 tokens in (40 from the cache), 25 out, `work/m2`"},
-		{"started again", ofAccount, true, true, "Usage: 1100 tokens in (40 from the cache), 25 out, `work/m2`"},
-		{"of another source", ofProgram, false, true, ""},
-		{"nothing used", ofAccount, false, false, ""},
+		{"in one process", ofAccount, false, true, 40, "Usage: 1100 tokens in (40 from the cache), 25 out, `work/m2`"},
+		{"started again", ofAccount, true, true, 40, "Usage: 1100 tokens in (40 from the cache), 25 out, `work/m2`"},
+		{"nothing from the cache", ofAccount, false, true, 0, "Usage: 1100 tokens in, 25 out, 0.37 cents, `work/m2`"},
+		{"nothing from the cache, started again", ofAccount, true, true, 0, "Usage: 1100 tokens in, 25 out, 0.37 cents, `work/m2`"},
+		{"of another source", ofProgram, false, true, 40, ""},
+		{"nothing used", ofAccount, false, false, 0, ""},
 	} {
 		p, err := w.Threads.PushEvents(t.Context(), &registryv1.PushEventsRequest{
 			Thread: &registryv1.ThreadRef{AgentId: "main", ThreadId: "inbox"}, Events: []*registryv1.NewEvent{{Source: c.source, Type: "message", Content: `{"text":"x"}`}},
@@ -51,7 +54,7 @@ func testUsageFooter(t *testing.T, o backendtest.Options) {
 		}
 		if c.used {
 			step, err := w.Turns.RecordStep(ctx, &registryv1.RecordStepRequest{
-				AgentId: "main", ThreadId: e.GetThreadId(), Key: e.GetKey(), Steps: []*registryv1.Step{used("model:1", "work/m1", 100, 40, 5)},
+				AgentId: "main", ThreadId: e.GetThreadId(), Key: e.GetKey(), Steps: []*registryv1.Step{used("model:1", "work/m1", 100, c.cached, 5)},
 			})
 			backendtest.Must(t, step, err)
 			end.Steps = []*registryv1.Step{used("model:2", "work/m2", 1000, 0, 20)}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/execpolicy"
+	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/toolpolicy"
 )
@@ -369,8 +370,15 @@ func (q Quota) TokensOnly() bool {
 	return q == Quota{TokensPerDay: q.TokensPerDay} && q.TokensPerDay > 0
 }
 
-// Price is what a million tokens of the model cost, in cents; 0 counts no cost.
+// Price is what a million tokens of the model cost, in cents; 0: there is none.
 type Price struct{ InputCents, OutputCents int }
+
+// Cost of tokens, in cents; known is false where a price is not set, and for tokens that the cache of a provider read or
+// wrote, which have none. What has no price is no part of the cost then.
+func (p Price) Cost(t price.Tokens) (cents float64, known bool) {
+	cents, known = price.Price{Input: float64(p.InputCents), Output: float64(p.OutputCents)}.Cost(t)
+	return cents, known && p.InputCents > 0 && p.OutputCents > 0
+}
 
 // Workdir sets how runners on several machines share the working directory. Shared is
 // an absolute directory that all of them have, such as a network file system; Sync is

@@ -209,7 +209,7 @@ var fields = []Field{
 	{
 		Key: "reply.usage_footer", Ref: func(c *Config) any { return &c.Reply.UsageFooter },
 		Rule: oneOf(FooterOff, FooterTokens, FooterFull), Effect: EffectMessage, Example: FooterTokens,
-		Meaning: "Whether a reply through an account of a chat platform ends with a line that says what its turn has used: the tokens, or with `full` also those from the cache of the provider, the cost by the prices below `price` where they are set, and the model. The line is in the chat alone: no prompt, no memory and no answer to a program has it.",
+		Meaning: "Whether a reply through an account of a chat platform ends with a line that says what its turn has used: the tokens, or with `full` also those from the cache of the provider, the cost by the prices below `price` where all of the tokens have one, and the model. The line is in the chat alone: no prompt, no memory and no answer to a program has it.",
 	},
 	{
 		Key: "reply.message_tool", Ref: func(c *Config) any { return &c.Reply.MessageTool },
@@ -694,12 +694,12 @@ var fields = []Field{
 	{
 		Key: "price.input_cents", Ref: func(c *Config) any { return &c.Price.InputCents },
 		Rule: between(0, 10_000_000), Unit: "cents for a million tokens", Effect: EffectNow, Example: "250",
-		Meaning: "What a million input tokens cost, for the quotas in cents. `agentctl usage` does not use it: its prices are in providers.yaml.",
+		Meaning: "What a million input tokens cost, for the quotas in cents and for the cost in `reply.usage_footer: full`. A quota counts tokens of the cache of the provider at this price, too; a reply that used any shows no cost. `agentctl usage` does not use it: its prices are in providers.yaml.",
 	},
 	{
 		Key: "price.output_cents", Ref: func(c *Config) any { return &c.Price.OutputCents },
 		Rule: between(0, 10_000_000), Unit: "cents for a million tokens", Effect: EffectNow, Example: "1000",
-		Meaning: "What a million output tokens cost, for the quotas in cents.",
+		Meaning: "What a million output tokens cost, for the quotas in cents and for the cost in `reply.usage_footer: full`.",
 	},
 	{
 		Key: "workdir.shared", Ref: func(c *Config) any { return &c.Workdir.Shared },

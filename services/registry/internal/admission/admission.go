@@ -17,12 +17,14 @@ package admission
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -129,12 +131,12 @@ func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, 
 	}
 }
 
-// Spend counts the tokens and the cost of a turn for a source. A quota stops no work
-// under way: what cannot be counted now is not counted.
+// Spend counts the tokens and the cost of a turn for a source. Tokens of the cache of a provider, which have no price
+// of their own, cost what other input does: a limit does not leave them out. A quota stops no work under way: what
+// cannot be counted now is not counted.
 func (q *Quota) Spend(ctx context.Context, c *config.Config, agent, from string, input, output int64) {
-	// Cents for a million tokens are hundredths of a millionth of a dollar each.
-	micros := (input*int64(c.Price.InputCents) + output*int64(c.Price.OutputCents)) / 100
-	used := store.Used{Tokens: input + output, Micros: micros}
+	cents, _ := c.Price.Cost(price.Tokens{Input: input, Output: output}) // 0 for a part without a price
+	used := store.Used{Tokens: input + output, Micros: int64(math.Round(cents * 10_000))}
 	if c.Quota.TokensOnly() {
 		q.later.add(today(time.Now()), agent, Peer(from), used)
 		return

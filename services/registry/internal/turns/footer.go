@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/markup"
+	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/state"
@@ -72,8 +73,8 @@ func (s *Service) footer(ctx context.Context, a *state.Agent, set *agentdir.Agen
 	if c.Footer != config.FooterFull {
 		return line
 	}
-	if p := set.Config.Price; p.InputCents > 0 || p.OutputCents > 0 {
-		cents := (float64(used.Input)*float64(p.InputCents) + float64(used.Output)*float64(p.OutputCents)) / 1e6
+	cents, known := set.Config.Price.Cost(price.Tokens{Input: used.Input, Output: used.Output, Cached: used.CachedInput, CacheWrite: used.CacheWrite})
+	if known {
 		line += ", " + strconv.FormatFloat(cents, 'f', 2, 64) + " cents"
 	}
 	if name := []rune(boundary.Name(model)); model != "" {
