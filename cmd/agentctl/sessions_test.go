@@ -91,8 +91,12 @@ func TestSessions(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	table := done(t, do, "sessions", "list", "a1")
-	if !regexp.MustCompile(`^KEY +EPOCH +MESSAGES +LAST +MODEL +WHERE +TITLE\n`+aKey+` +\S+ +1 +\d+s +- +cli dm\n$`).MatchString(table.out) || table.err != "" {
+	if !regexp.MustCompile(`^KEY +EPOCH +MESSAGES +LAST +WHERE +TITLE\n`+aKey+` +\S+ +1 +\d+s +cli dm\n$`).MatchString(table.out) || table.err != "" {
 		t.Errorf("%q, %q", table.out, table.err)
+	}
+	wide := done(t, do, "sessions", "list", "a1", "-o", "wide")
+	if !regexp.MustCompile(`^KEY +EPOCH +MESSAGES +LAST +MODEL +WHERE +TITLE +THREAD\n`+aKey+` +\S+ +1 +\d+s +- +cli dm +threads/peers/cli-cli\n$`).MatchString(wide.out) || wide.err != "" {
+		t.Errorf("%q, %q", wide.out, wide.err)
 	}
 	if s := answerOf[sessionRow](t, do, "sessions", "show", "AGENT:a1:Console:CLI:dm:CLI"); s.Key != aKey {
 		t.Errorf("in another case: %+v", s)

@@ -104,12 +104,14 @@ func listCommand(e *command.Env) *cobra.Command {
 		Short: "List the sessions of an agent",
 		Long: `List the sessions of an agent, the last active first: the key, the epoch of the next
 message, the messages that were answered or ended otherwise, the time since the last event,
-the model that answers, and where the conversation is: its account and kind.`,
+and where the conversation is: its account and kind. -o wide, --json and -o yaml also show
+the model that answers, and read each conversation for it; for one that cannot be read, they
+show the model of the agent.`,
 		Example: `  agentctl sessions list alice
   agentctl sessions list alice --kind group --since 7d
   agentctl sessions list alice --archived --limit 1000 --json`,
 		RunE: func(c *cobra.Command, args []string) error {
-			req.AgentId, req.Overrides = args[0], true
+			req.AgentId, req.Overrides = args[0], e.Wide() || e.Flags.JSON || e.Flags.Output.Value == command.OutputYAML
 			if kind.Value != "all" {
 				req.Kind = kind.Value
 			}
@@ -120,9 +122,11 @@ the model that answers, and where the conversation is: its account and kind.`,
 			if err != nil {
 				return err
 			}
-			set, err := e.Agents().GetAgentConfig(c.Context(), &registry.GetAgentConfigRequest{AgentId: args[0]})
-			if err != nil {
-				return err
+			var set *registry.GetAgentConfigResponse
+			if req.GetOverrides() {
+				if set, err = e.Agents().GetAgentConfig(c.Context(), &registry.GetAgentConfigRequest{AgentId: args[0]}); err != nil {
+					return err
+				}
 			}
 			return show(e, found, set, more, limit)
 		},
@@ -156,8 +160,8 @@ func show(e *command.Env, found []*registry.Session, set *registry.GetAgentConfi
 	for _, s := range found {
 		all = append(all, listed{entryOf(s), modelOf(set, s), place(s.GetKey())})
 	}
-	t := screen.NewTable(e, "key", "epoch", "messages", "last", "model", "where", "title", "thread").Wide("thread").Cut("model").
-		Drop("epoch", "title", "messages", "last", "where").Data(all).None("no sessions")
+	t := screen.NewTable(e, "key", "epoch", "messages", "last", "model", "where", "title", "thread").Wide("model", "thread").Cut("title").
+		Drop("epoch", "messages", "last", "where").Data(all).None("no sessions")
 	if more {
 		t.Then(func() { e.Note("these are the newest %d; --limit shows more", limit) })
 	}

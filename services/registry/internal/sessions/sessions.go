@@ -105,9 +105,9 @@ func (s *Service) ListSessions(ctx context.Context, req *registryv1.ListSessions
 			q.Before, q.BeforeThread = e.LastAt, e.Thread
 			if kindOf(e.Key, req.GetKind()) {
 				entry := wire.SessionEntry(id, e)
-				if req.GetOverrides() {
-					if entry.Overrides, err = s.overrides(ctx, store.Ref{Agent: id, Thread: e.Thread}); err != nil {
-						return nil, err
+				if req.GetOverrides() { // none where the conversation was removed since, or cannot be read
+					if got, err := s.Store.Session(ctx, store.Ref{Agent: id, Thread: e.Thread}); err == nil {
+						entry.Overrides = wire.Session(id, e.Thread, got).GetOverrides()
 					}
 				}
 				out.Sessions = append(out.Sessions, entry)
@@ -121,15 +121,6 @@ func (s *Service) ListSessions(ctx context.Context, req *registryv1.ListSessions
 			return out, nil
 		}
 	}
-}
-
-// overrides are what people set for a conversation of the list; one that was removed since has none.
-func (s *Service) overrides(ctx context.Context, r store.Ref) (*registryv1.SessionOverrides, error) {
-	got, err := s.Store.Session(ctx, r)
-	if err != nil && !errors.Is(err, store.ErrNoSession) && !errors.Is(err, store.ErrNotFound) {
-		return nil, s.Fault(r.Agent, r.Thread, err)
-	}
-	return wire.Session(r.Agent, r.Thread, got).GetOverrides(), nil
 }
 
 // kindOf reports whether a key is of a kind; empty: of any.

@@ -2,6 +2,7 @@ package standalone_test
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,6 +116,41 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 				t.Errorf("due after the repair: %v", due)
 			}
 		})
+	}
+}
+
+// S4-29: a conversation whose database is damaged is in the list of sessions without what was set for it, and so no
+// other one is left out.
+func TestDamagedConversationIsListed(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	w := start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.Create("a1")
+	for _, peer := range []string{"bob", "carol"} {
+		w.Push("a1", peer, "words", "")
+		w.Work("runner")
+	}
+	w.Release(w.Held("agent/a1"))
+	list := func() []*registryv1.Session {
+		t.Helper()
+		r, err := w.Sessions.ListSessions(w.Context(), &registryv1.ListSessionsRequest{AgentId: "a1", Overrides: true})
+		return backendtest.Must(t, r, err).GetSessions()
+	}
+	for _, s := range list() {
+		p, err := w.Sessions.PatchSession(w.Context(), &registryv1.PatchSessionRequest{Key: s.GetKey(), Thinking: new("off")})
+		backendtest.Must(t, p, err)
+	}
+	w.Stop()
+	const bob, carol = "threads/peers/main-bob", "threads/peers/main-carol"
+	if err := os.WriteFile(filepath.Join(home, "agents", "a1", bob, "events.db"), []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w = start(t, backendtest.Options{Home: home}, registry.Config{})
+	got := map[string]string{}
+	for _, s := range list() {
+		got[s.GetThreadId()] = s.GetOverrides().GetThinking()
+	}
+	if !maps.Equal(got, map[string]string{bob: "", carol: "off"}) {
+		t.Errorf("listed with thinking: %q", got)
 	}
 }
 

@@ -286,7 +286,7 @@ type ListSessionsRequest struct {
 	// kind of key: main, dm, group, channel, named; empty: any.
 	Kind string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	// overrides adds to each session what people set for it, with one read of its
-	// conversation each.
+	// conversation each; a conversation that cannot be read has none.
 	Overrides     bool `protobuf:"varint,7,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
