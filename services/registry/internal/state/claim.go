@@ -15,6 +15,7 @@ type Claim struct {
 	Session      *store.Session // nil: the conversation has none
 	Command      bool           // the turn answers a chat command
 	Footer       string         // how much its reply says of its usage; empty: nothing
+	Restored     bool           // read again, since it was not noted here: Footer is not set
 
 	used  map[string]store.Usage // by the key of the step that used it
 	model string                 // that answered last

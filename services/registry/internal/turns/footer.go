@@ -39,13 +39,13 @@ func footerOf(set *agentdir.Agent, se *store.Session, t route.Tuple) string {
 // is stored with the reply, so that each try to send it has the same text. A turn whose usage cannot be read now, or that
 // used nothing that is known, has none.
 func (s *Service) footer(ctx context.Context, a *state.Agent, set *agentdir.Agent, r store.Ref, c state.Claim, fin store.Finish) string {
-	used, model, ok := a.Used(r.Thread, fin.Key)
-	if !ok { // claimed before a restart: the settings are those of now
+	if c.Restored { // the settings are those of now
 		c.Footer = footerOf(set, c.Session, c.Tuple)
 	}
 	if c.Footer == "" || c.Command {
 		return ""
 	}
+	used, model, ok := a.Used(r.Thread, fin.Key)
 	if !ok { // what the journal has, and what is written with the reply
 		sums, err := s.Store.SumUsage(ctx, r, store.SumUsage{ByRun: true, Turns: []string{fin.Key}})
 		if err != nil {

@@ -261,11 +261,11 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	fin.Failed = wire.ReadFailedTry(req.GetFailedTry())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"
+	a.Use(r.Thread, key, fin.Steps) // for the footer and the quota
 	switch fin.Fate {
 	case store.FateSilent:
 		fin.Decision = silent(req.GetInboxId())
 	case store.FateReplied:
-		a.Use(r.Thread, key, fin.Steps) // the answer is not in the journal yet
 		fin.Reply, fin.Command = replyBehind(req.GetBefore(), req.GetText(), s.footer(ctx, a, set, r, c, fin), rc), c.Command
 	case store.FateDead:
 		label = "T9"
@@ -283,7 +283,6 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	point(label, ".after")
 	if !done.Already {
-		a.Use(r.Thread, key, fin.Steps)
 		s.spend(ctx, a, set, c.Source, req)
 	}
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
@@ -313,7 +312,7 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 		return state.Claim{}, err
 	}
 	ev := p.Event
-	c := state.Claim{Source: ev.Source, Session: s.session(ctx, a.ID, req.GetThreadId()), Command: isCommand(p.Origin)}
+	c := state.Claim{Restored: true, Source: ev.Source, Session: s.session(ctx, a.ID, req.GetThreadId()), Command: isCommand(p.Origin)}
 	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
 	return c, err
 }
