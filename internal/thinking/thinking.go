@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Least and Most bound a number of tokens.
@@ -16,12 +17,13 @@ const (
 	Most  = 1_000_000
 )
 
-// Form is what a value may be, for people.
-const Form = "off, minimal, low, medium, high, xhigh, adaptive or a number of tokens from 1024"
+// Form is what a value may be, for people; the levels rise.
+var Form = "off, " + strings.Join(slices.SortedFunc(maps.Keys(levels), func(a, b string) int { return levels[a] - levels[b] }), ", ") +
+	", adaptive or a number of tokens from " + strconv.Itoa(Least)
 
 // Option is a value. The zero value does not ask for thinking.
 type Option struct {
-	// Adaptive lets the model choose how much.
+	// Adaptive lets the model choose how much; newer models take nothing else.
 	Adaptive bool
 	// Tokens is the most that a model may think; at least [Least].
 	Tokens int
@@ -31,11 +33,6 @@ type Option struct {
 
 // levels are the tokens of each level.
 var levels = map[string]int{"minimal": Least, "low": 4096, "medium": 10240, "high": 20480, "xhigh": 32768}
-
-// Levels returns the words for levels, the least first.
-func Levels() []string {
-	return slices.SortedFunc(maps.Keys(levels), func(a, b string) int { return levels[a] - levels[b] })
-}
 
 // Parse reads a value; empty is off. ok is false for what is none.
 func Parse(s string) (o Option, ok bool) {

@@ -13,10 +13,10 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -68,8 +68,8 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 	}
 	content := thread.AppendString([]byte(`{"text":`), req.GetText())
 	if how := req.GetThinking(); how != "" {
-		if problem := modelcall.BadThinking(how); problem != "" {
-			return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, problem, "correct thinking, or leave it out")
+		if _, ok := thinking.Parse(how); !ok {
+			return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "thinking must be "+thinking.Form, "correct thinking, or leave it out")
 		}
 		content = thread.AppendString(append(content, `,"thinking":`...), how)
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/price"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 )
@@ -74,7 +74,7 @@ func Thinking(source, content, set string) string {
 	if asked := AskedThinking(source, content); asked != "" {
 		return asked
 	}
-	if BadThinking(set) != "" {
+	if _, ok := thinking.Parse(set); !ok {
 		return ""
 	}
 	return set
@@ -85,10 +85,13 @@ func AskedThinking(source, content string) string {
 	var c struct {
 		Thinking string `json:"thinking"`
 	}
-	if strings.HasPrefix(source, consoles) && json.Unmarshal([]byte(content), &c) == nil && c.Thinking != "" && BadThinking(c.Thinking) == "" {
-		return c.Thinking
+	if !strings.HasPrefix(source, consoles) || json.Unmarshal([]byte(content), &c) != nil {
+		return ""
 	}
-	return ""
+	if _, ok := thinking.Parse(c.Thinking); !ok {
+		return ""
+	}
+	return c.Thinking
 }
 
 const (
@@ -107,12 +110,6 @@ func (m Model) ForPeers(source string) *Try {
 		Err:   model.Errorf(model.Config, "no model provider is set up, and the built-in offline model does not answer messages from a channel: write providers.yaml or set a key and start agentd again, or choose it with pai.provider: offline"),
 		Again: true, Wait: m.PeersWait,
 	}
-}
-
-// BadThinking returns what is wrong with a word that asks for thinking.
-func BadThinking(s string) (problem string) {
-	_, problem = anthropic.ParseThinking(s)
-	return problem
 }
 
 // Meter counts; [obs.RunnerMetrics] does.

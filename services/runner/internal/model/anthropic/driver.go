@@ -36,34 +36,17 @@ type Config struct {
 	// wire.DefaultIdleTimeout.
 	IdleTimeout time.Duration
 	// Thinking asks the model to think before it answers.
-	Thinking Thinking
+	Thinking thinking.Option
 }
 
-// Thinking is how much a model may think. The zero value does not ask for it.
-type Thinking struct {
-	// Adaptive lets the model choose; newer models take nothing else.
-	Adaptive bool
-	// Budget is a number of tokens, for models that want one; at least 1,024.
-	Budget int
-}
-
-// ParseThinking reads a value of package thinking; empty is off.
-func ParseThinking(s string) (t Thinking, problem string) {
-	o, ok := thinking.Parse(s)
-	if !ok {
-		return t, "thinking must be " + thinking.Form
-	}
-	return Thinking{Adaptive: o.Adaptive, Budget: o.Tokens}, ""
-}
-
-// asked is how a model thinks in a call that asks for it. A level is a budget, except where the provider is set to
-// adaptive: its models take no budget, and choose themselves.
-func (d *Driver) asked(s string) Thinking {
+// asked is how a model thinks in a call that asks for it. A level is a number of tokens, except where the provider is
+// set to adaptive: its models take no number, and choose themselves.
+func (d *Driver) asked(s string) thinking.Option {
 	o, _ := thinking.Parse(s) // it was checked where it came from
 	if o.Level != "" && d.cfg.Thinking.Adaptive {
 		return d.cfg.Thinking
 	}
-	return Thinking{Adaptive: o.Adaptive, Budget: o.Tokens}
+	return o
 }
 
 // String and GoString name the provider only, so that no way of printing a

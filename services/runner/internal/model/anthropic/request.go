@@ -7,6 +7,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
@@ -26,15 +27,15 @@ func (d *Driver) params(req model.Request) (sdk.MessageNewParams, []option.Reque
 	if req.Thinking != "" {
 		how = d.asked(req.Thinking)
 	}
-	think := how != (Thinking{}) && mayThink(req.Messages)
+	think := how != (thinking.Option{}) && mayThink(req.Messages)
 	var options []option.RequestOption
 	switch {
 	case think && how.Adaptive:
 		options = append(options, option.WithJSONSet("thinking", map[string]any{"type": "adaptive", "display": "summarized"}))
 	case think:
 		// Set as JSON: the SDK writes warnings about this form to stderr.
-		options = append(options, option.WithJSONSet("thinking", map[string]any{"type": "enabled", "budget_tokens": how.Budget}))
-		p.MaxTokens += int64(how.Budget) // the budget is a part of it
+		options = append(options, option.WithJSONSet("thinking", map[string]any{"type": "enabled", "budget_tokens": how.Tokens}))
+		p.MaxTokens += int64(how.Tokens) // they are a part of it
 	case req.Temperature != nil: // thinking takes none
 		p.Temperature = sdk.Float(*req.Temperature)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
@@ -67,7 +68,7 @@ func round(r model.Response) []model.Message {
 // Thinking goes back with its signature, in its place; to a request that does
 // not think it does not go.
 func TestThinkingIsPassedBack(t *testing.T) {
-	cfg := anthropic.Config{Thinking: anthropic.Thinking{Budget: 2000}}
+	cfg := anthropic.Config{Thinking: thinking.Option{Tokens: 2000}}
 	temperature := 0.5
 	request, first := ask(t, cfg, model.Request{Messages: []model.Message{question}, MaxOutputTokens: 100, Temperature: &temperature}, usesTool)
 	if request.Thinking["type"] != "enabled" || request.Thinking["budget_tokens"] != 2000.0 || request.MaxTokens != 2100 || request.Temperature != nil {
@@ -91,12 +92,12 @@ func TestThinkingIsPassedBack(t *testing.T) {
 	}
 	foreign := round(first)
 	foreign[1].Replay, foreign[1].ToolCalls[0].ID, foreign[2].ToolCallID = nil, "functions.a:0", "functions.a:0"
-	request, _ = ask(t, anthropic.Config{Thinking: anthropic.Thinking{Adaptive: true}}, model.Request{Messages: foreign})
+	request, _ = ask(t, anthropic.Config{Thinking: thinking.Option{Adaptive: true}}, model.Request{Messages: foreign})
 	id, _ := request.Messages[1].Content[1]["id"].(string)
 	if request.Thinking != nil || !strings.HasPrefix(id, "functions_a_0_") || request.Messages[2].Content[0]["tool_use_id"] != id {
 		t.Errorf("a round of another provider: %+v", request)
 	}
-	request, _ = ask(t, anthropic.Config{Thinking: anthropic.Thinking{Adaptive: true}}, model.Request{Messages: append(foreign, question)})
+	request, _ = ask(t, anthropic.Config{Thinking: thinking.Option{Adaptive: true}}, model.Request{Messages: append(foreign, question)})
 	if request.Thinking["type"] != "adaptive" {
 		t.Errorf("a new question may be thought about: %v", request.Thinking)
 	}
@@ -105,14 +106,14 @@ func TestThinkingIsPassedBack(t *testing.T) {
 // A level is a number of tokens, except where the provider is set to adaptive: its models take no number.
 func TestThinkingLevels(t *testing.T) {
 	for _, c := range []struct {
-		set  anthropic.Thinking
+		set  thinking.Option
 		asks string
 		want any
 	}{
-		{anthropic.Thinking{}, "high", 20480.0},
-		{anthropic.Thinking{Budget: 2000}, "low", 4096.0},
-		{anthropic.Thinking{Adaptive: true}, "high", nil},
-		{anthropic.Thinking{Adaptive: true}, "2048", 2048.0},
+		{thinking.Option{}, "high", 20480.0},
+		{thinking.Option{Tokens: 2000}, "low", 4096.0},
+		{thinking.Option{Adaptive: true}, "high", nil},
+		{thinking.Option{Adaptive: true}, "2048", 2048.0},
 	} {
 		request, _ := ask(t, anthropic.Config{Thinking: c.set}, model.Request{Messages: []model.Message{question}, Thinking: c.asks})
 		if got := request.Thinking["budget_tokens"]; request.Thinking == nil || got != c.want {
@@ -128,7 +129,7 @@ func TestRedactedThinking(t *testing.T) {
 		`event: content_block_stop`, `data: {"type":"content_block_stop","index":0}`, "",
 		`event: content_block_start`, `data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"a","input":{}}}`, "",
 	}, Finish: "tool_calls"}
-	cfg := anthropic.Config{Thinking: anthropic.Thinking{Adaptive: true}}
+	cfg := anthropic.Config{Thinking: thinking.Option{Adaptive: true}}
 	_, first := ask(t, cfg, model.Request{Messages: []model.Message{question}}, step)
 	if first.Reasoning != "" || first.Text != "" {
 		t.Errorf("the secret is shown: %+v", first)

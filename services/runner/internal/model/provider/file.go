@@ -16,8 +16,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/theclaw/agents/internal/price"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
@@ -218,10 +218,11 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 
 // figures takes over what is written as numbers.
 func (e fileEntry) figures(p *Provider) (problem string) {
-	if p.thinking, problem = anthropic.ParseThinking(e.Thinking); problem != "" {
-		return problem
+	var ok bool
+	if p.thinking, ok = thinking.Parse(e.Thinking); !ok {
+		return "thinking must be " + thinking.Form
 	}
-	if p.thinking != (anthropic.Thinking{}) && p.API != apiAnthropic {
+	if p.thinking != (thinking.Option{}) && p.API != apiAnthropic {
 		return "thinking can be set for api anthropic only; models of others think as they do"
 	}
 	for name, f := range e.Price {

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/price"
+	"github.com/theclaw/agents/internal/thinking"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
 )
@@ -56,7 +56,7 @@ type Provider struct {
 	// strict refuses models that are not listed.
 	strict          bool
 	replayReasoning bool
-	thinking        anthropic.Thinking
+	thinking        thinking.Option
 	// windows of single models, in tokens.
 	windows map[string]int
 	facts   map[string]factEntry
