@@ -260,7 +260,7 @@ func TestCanary(t *testing.T) {
 		}
 	}
 	outputs["requests to the model"] = []byte(calls.text())
-	// S9. What programs make in workdir/ has the modes they choose; nobody else gets there.
+	// S9. What programs make in workdir/ has the modes they choose; no other user gets there.
 	entries, wide := 0, 0
 	must(t, filepath.WalkDir(site.Home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -44,7 +44,7 @@ func discord(t *testing.T, s *discordtest.Server, o world.Options, keys string) 
 	h.state(t, "dc", gatewayv1.ChannelState_CHANNEL_STATE_UP)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := s.Wait(ctx, "identify ", 1); err != nil { // the platform delivers nothing of before its first session
+	if err := s.Wait(ctx, "identify ", 1); err != nil { // the platform delivers nothing that is older than the first session
 		t.Fatal(err)
 	}
 	return h

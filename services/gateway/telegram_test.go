@@ -709,7 +709,7 @@ func TestTelegramAlways(t *testing.T) {
 		t.Errorf("%q", m.Text)
 	}
 	h.Await(t, "admin", 1)
-	awaitReplies(t, api, bob.ID, 3) // the last is that of the agent
+	awaitReplies(t, api, bob.ID, 3) // the last one is from the agent
 	say("run: touch ran unasked")
 	awaitReplies(t, api, bob.ID, 4)
 	h.Await(t, "admin", 2)

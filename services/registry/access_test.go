@@ -17,7 +17,7 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// S2-103: a peer that has used its quota is told when to come again, nobody else notices,
+// S2-103: a peer that has used its quota reads when to come again, no other peer notices,
 // and a repeat of what was stored costs nothing.
 func TestQuotaOfAPeer(t *testing.T) { backendtest.Each(t, testQuotaOfAPeer) }
 

@@ -425,7 +425,7 @@ func testNoticeOfApproval(t *testing.T, o backendtest.Options) {
 }
 
 // Of approvals of one code at the same time, at the registries of a home, one counts: the others change nothing and say
-// so, and the person has one notice, which is that of the first.
+// so, and the person has one notice, for the first.
 func TestApprovalsAtOnce(t *testing.T) { backendtest.Each(t, testApprovalsAtOnce) }
 
 func testApprovalsAtOnce(t *testing.T, o backendtest.Options) {

@@ -215,7 +215,7 @@ func testAnswerInChat(t *testing.T, o backendtest.Options) {
 		"another person":      second(answer(gateway, q, peer.ChannelType+":carol", peer.ChannelID, "1")),
 		"another account":     second(answer(gateway, q, bob, "other", "1")),
 		"another type":        second(answer(gateway, q, "other:"+peer.PeerID, peer.ChannelID, "1")),
-		"nobody":              second(answer(gateway, q, "", peer.ChannelID, "1")),
+		"no person":           second(answer(gateway, q, "", peer.ChannelID, "1")),
 		"a runner for a peer": second(answer(c.As(rpc.Identity{Kind: rpc.Service, Name: "runner"}), q, bob, peer.ChannelID, "1")),
 	} {
 		if !fault.Is(err, fault.NotAsked) {

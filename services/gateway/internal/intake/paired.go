@@ -16,7 +16,7 @@ import (
 // approvedText is the notice to a person who was approved.
 const approvedText = "You may write to this assistant now. What you wrote before was not stored: please send it again."
 
-// admitted are the people who were approved and whom this gateway is to notify, whoever approved them and where. The
+// admitted are the people who were approved, in a chat or elsewhere, and whom this gateway is to notify. The
 // registry keeps the list. A notice is sent before it is reported: when the gateway is killed between the two, the
 // person gets it once more, and never not at all; a platform that knows the key of a message drops the second. The
 // approval was stored before either.

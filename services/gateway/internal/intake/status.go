@@ -40,7 +40,8 @@ func (a *Account) models(ctx context.Context) map[string]*runnerv1.ProviderModel
 	return out
 }
 
-// session is that of a message with what its epoch has used, and what waits where that is asked for; one without a session is of a conversation without messages.
+// session returns the session of a message with what its epoch has used, and with waiting what waits in its conversation;
+// an empty one where there are no messages yet.
 func (a *Account) session(ctx context.Context, r *registryv1.AcceptedMessage, waiting bool) (*registryv1.GetSessionResponse, error) {
 	s, err := a.deps.Sessions.GetSession(ctx, &registryv1.GetSessionRequest{AgentId: r.GetAgentId(), Key: r.GetSessionKey(), WithUsage: true, WithWaiting: waiting})
 	if fault.Is(err, fault.SessionNotFound) {

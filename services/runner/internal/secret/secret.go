@@ -137,7 +137,7 @@ func (u Sent) Without(text string) string {
 	return text
 }
 
-// credentials are a value, and what follows its scheme when it is that of a header (RFC 9110, 11.4): a server may send
+// credentials are a value, and what follows its scheme when it is the value of a header (RFC 9110, 11.4): a server may send
 // back that part alone.
 func credentials(value string) []string {
 	scheme, key, found := strings.Cut(value, " ")
