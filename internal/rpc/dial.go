@@ -75,7 +75,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Several != "" {
 		alive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
 	}
-	calls := &outgoing{timeout: o.DefaultTimeout, token: tokenSource{path: o.TokenPath, as: o.As}}
+	calls := &outgoing{timeout: o.DefaultTimeout, token: tokenSource{path: o.TokenPath, as: o.As}, safe: o.Safe}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultServiceConfig(config),

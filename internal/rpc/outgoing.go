@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +73,14 @@ const maxRenewals = 3
 type outgoing struct {
 	timeout time.Duration
 	token   tokenSource
+	safe    []string // full methods that may be repeated
+}
+
+// lost tells whether a call that may be repeated ended with its connection. gRPC repeats such a call itself, unless the
+// head of the answer came before the server was gone: then only the text tells it from an error that a server answers.
+func (o *outgoing) lost(method string, err error) bool {
+	s := status.Convert(err)
+	return s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "error reading from server: ") && slices.Contains(o.safe, method)
 }
 
 // sign adds the bearer and the request id of the call being handled, if any.
@@ -99,6 +109,9 @@ func (o *outgoing) unary(ctx context.Context, method string, req, reply any, cc 
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
 	err = invoke(sign(ctx, bearer), method, req, reply, cc, opts...)
+	if o.lost(method, err) {
+		err = invoke(sign(ctx, bearer), method, req, reply, cc, opts...)
+	}
 	if status.Code(err) != codes.Unauthenticated {
 		return err
 	}
