@@ -108,10 +108,11 @@ type NewEvent struct {
 
 // AppendOptions of one push.
 type AppendOptions struct {
-	Key        string // idempotency; empty: none
-	Fence      *Fence // set for the agent's own events
-	MaxPending int64  // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
-	MaxPerPeer int64  // the same over the source of the first event: ErrPeerFull
+	Key        string   // idempotency; empty: none
+	PartKeys   []string // further keys of the same event: a push under one of them is a repeat. One that is in use stays as it is
+	Fence      *Fence   // set for the agent's own events
+	MaxPending int64    // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
+	MaxPerPeer int64    // the same over the source of the first event: ErrPeerFull
 	// Reader is the lease of the channel account through which the events came: they are stored while it is
 	// current, else ErrLeaseLost. It seals nothing, because what its next holder receives again has the same key.
 	// nil: none is needed.

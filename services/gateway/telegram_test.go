@@ -383,6 +383,59 @@ func TestTelegramFiles(t *testing.T) {
 	}
 }
 
+// Telegram sends what it knows of no answer to again. Parts of an album that came too late for its message are messages
+// of their own, and are not lost when they come again together with it; what was stored is not stored twice, whichever
+// parts come again. A part that is edited is found.
+func TestTelegramAlbumAgain(t *testing.T) {
+	each(t, func(t *testing.T, o world.Options) {
+		api := botAPI(t)
+		h := telegram(t, api, o, "dm: open")
+		part := func(name string) (message int64) {
+			_, message = api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: " + name, Album: "a1", Files: []telegramtest.File{{Kind: "document", Name: name + ".txt", MIME: "text/plain", Content: []byte(name)}}})
+			return message
+		}
+		replied := func(want ...string) {
+			t.Helper()
+			got := awaitReplies(t, api, bob.ID, len(want))
+			if !slices.EqualFunc(got, want, strings.HasPrefix) {
+				t.Errorf("%q, not %q", got, want)
+			}
+		}
+		repeat := func(n int) {
+			t.Helper()
+			before := api.Stats().Repeated
+			api.Repeat(n)
+			if err := api.Wait(t.Context(), func() bool { return api.Stats().Repeated == before+n }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		part("one")
+		replied("one")
+		repeat(1)
+		part("two")
+		replied("one", "two")
+		part("three")
+		last := part("four")
+		replied("one", "two", "three")
+		repeat(1) // four alone
+		repeat(2) // three and four
+		repeat(4)
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: last"})
+		replied("one", "two", "three", "last")
+		if n := h.stored(t); n != 4 {
+			t.Errorf("%d are stored, not 4", n)
+		}
+		if _, err := api.Edit(bob.ID, last, "changed"); err != nil {
+			t.Fatal(err)
+		}
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: end"})
+		replied("one", "two", "three", "last", "end")
+		if e := h.Events(t, "admin", fmt.Sprintf("threads/peers/tg-%d", bob.ID), "subtype = 'context'"); len(e) != 1 || !strings.Contains(e[0].GetContent(), "changed") {
+			t.Errorf("after the edit: %v", e)
+		}
+	})
+}
+
 // A group that became a supergroup is still permitted, goes on in its conversation, and is answered
 // where it is now.
 func TestTelegramSupergroup(t *testing.T) {

@@ -79,6 +79,9 @@ func (s *pushStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		return nil
 	}
 	tx.Dedupe(firstOf+s.o.Key, s.out.IDs[0], 0)
+	for _, key := range s.o.PartKeys {
+		tx.DedupeNew(firstOf+key, s.out.IDs[0])
+	}
 	if len(s.events) > 1 {
 		tx.Dedupe(lastOf+s.o.Key, s.out.IDs[len(s.events)-1], 0)
 	}

@@ -132,8 +132,16 @@ func appendOnce(tx *db.Tx, inbox bool, events []store.NewEvent, o store.AppendOp
 	if o.Key == "" {
 		return list, false, nil
 	}
-	if err := tx.Dedupe(firstOf+o.Key, list[0].ID, 0); err != nil || len(events) == 1 {
+	if err := tx.Dedupe(firstOf+o.Key, list[0].ID, 0); err != nil {
 		return list, false, err
+	}
+	for _, key := range o.PartKeys {
+		if err := tx.DedupeNew(firstOf+key, list[0].ID); err != nil {
+			return list, false, err
+		}
+	}
+	if len(events) == 1 {
+		return list, false, nil
 	}
 	return list, false, tx.Dedupe(lastOf+o.Key, list[len(list)-1].ID, 0)
 }

@@ -56,6 +56,25 @@ var events = map[string]func(*testing.T, *fixture){
 		}
 		equal(t, "stored", len(f.all(t, inboxA)), 4)
 	},
+	// Parts of an album are one event, whichever of them comes again. A part that was stored before keeps its event.
+	"append under several keys": func(t *testing.T, f *fixture) {
+		push := func(text string, keys ...string) store.Appended {
+			out, err := f.Append(t.Context(), inboxA, []store.NewEvent{msg(text)}, store.AppendOptions{Key: keys[0], PartKeys: keys[1:]})
+			ok(t, err)
+			return out
+		}
+		push("early", "3")
+		album := push("album", "1", "2", "3")
+		equal(t, "a repeat", push("album", "1", "2", "3").Duplicate, true)
+		for key, want := range map[string]int64{"1": album.IDs[0], "2": album.IDs[0], "3": 1} {
+			out, found, err := f.Pushed(t.Context(), inboxA, key)
+			ok(t, err)
+			equal(t, "event of "+key, []any{out.IDs, found}, []any{[]int64{want}, true})
+		}
+		_, err := f.Append(t.Context(), inboxA, []store.NewEvent{msg("another")}, store.AppendOptions{Key: "2"})
+		is(t, err, store.ErrKeyReused)
+		equal(t, "stored", len(f.all(t, inboxA)), 2)
+	},
 	"one key at once from many": func(t *testing.T, f *fixture) {
 		var wg sync.WaitGroup
 		fresh := make(chan bool, 32)

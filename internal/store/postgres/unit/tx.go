@@ -168,6 +168,11 @@ func (t *Tx) Dedupe(key string, id int64, token uint64) {
 	t.Exec("INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,$5)", key, id, int64(token))
 }
 
+// DedupeNew is Dedupe of a key of no lease, which stays as it is when it is in use.
+func (t *Tx) DedupeNew(key string, id int64) {
+	t.Exec("INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,0) ON CONFLICT DO NOTHING", key, id)
+}
+
 // Deduped answers the event that was committed under the key $3.
 const Deduped = "SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key = $3"
 

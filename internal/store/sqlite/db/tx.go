@@ -270,6 +270,12 @@ func (t *Tx) InsertOnce(key string, token uint64, n store.NewEvent) (int64, bool
 	return e.ID, true, t.Dedupe(key, e.ID, token)
 }
 
+// DedupeNew is Dedupe of a key of no lease, which stays as it is when it is in use.
+func (t *Tx) DedupeNew(key string, id int64) error {
+	_, err := t.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,0) ON CONFLICT DO NOTHING", key, id)
+	return err
+}
+
 // Dedupe remembers that an event was committed under key.
 func (t *Tx) Dedupe(key string, id int64, token uint64) error {
 	_, err := t.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,?)", key, id, int64(token))

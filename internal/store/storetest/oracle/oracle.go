@@ -180,6 +180,11 @@ func (m *Model) Append(_ context.Context, r store.Ref, events []store.NewEvent, 
 	if o.Key != "" {
 		d.keys[o.Key] = ids
 	}
+	for _, key := range o.PartKeys {
+		if _, used := d.keys[key]; !used {
+			d.keys[key] = ids
+		}
+	}
 	return m.appended(r, ids, false), nil
 }
 

@@ -16,17 +16,18 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// command is the chat command that an update is; false: it is a message.
-func (a *Account) command(u channel.Update) (chatcommand.Command, bool) {
-	if a.deps.live.settings().Off {
-		return chatcommand.Command{}, false
+// command is the chat command that an update is; nil: it is a message.
+func (a *Account) command(u channel.Update) *registryv1.ChatCommand {
+	if a.deps.live.settings().Off || u.EditOf != "" || u.Bot || u.Forwarded { // what another one wrote is no command of its sender
+		return nil
 	}
-	if u.EditOf != "" || u.Bot || u.Forwarded { // what another one wrote is no command of its sender
-		return chatcommand.Command{}, false
-	}
-	return chatcommand.Parse(u.Text, chatcommand.Rules{
+	c, ok := chatcommand.Parse(u.Text, chatcommand.Rules{
 		Bot: a.bot, Mentions: []string{"@" + a.bot, "<@" + a.identity + ">", "<@!" + a.identity + ">"}, Bang: a.kind.KeepsSlash,
 	})
+	if !ok {
+		return nil
+	}
+	return &registryv1.ChatCommand{Name: c.Name, Args: valid(c.Args)}
 }
 
 // answered reports whether the gateway itself answers a command.

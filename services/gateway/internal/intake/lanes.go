@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ const (
 	maxCallText = 1 << 20
 	// albumGap is how long an album waits for another part, albumLimit how long in all.
 	albumGap, albumLimit = time.Second, 5 * time.Second
+	// maxParts is how many parts become one message: a call takes so many keys.
+	maxParts = 100
 	// patience is how long a message is sent again that the registry cannot take: then it is
 	// refused, so that one agent holds up no other for long.
 	patience = time.Minute
@@ -77,11 +80,17 @@ type lane struct {
 
 // item is an update, or the parts of an album.
 type item struct {
-	update      channel.Update
+	update      channel.Update          // of an album: all its parts, with the key of the first
+	parts       []part                  // one, or those of an album
 	command     *registryv1.ChatCommand // nil: it is none
-	stored      []func()
-	first, last time.Time // when its parts came
-	later       time.Time // when the registry first could not take it; zero: it did not say so
+	first, last time.Time               // when its parts came
+	later       time.Time               // when the registry first could not take it; zero: it did not say so
+}
+
+// part is an update as it came, and what is called when it need not come again.
+type part struct {
+	update channel.Update
+	stored func()
 }
 
 // Receive takes in the updates of an account until ctx ends or its transport fails, and then ends
@@ -171,31 +180,66 @@ func (a *Account) Take(ctx context.Context, u channel.Update, stored func()) err
 		a.goes(func() { a.run(u.SessionID, l) })
 	}
 	now := time.Now()
-	if n := len(l.waiting); n > 0 && u.Album != "" && l.waiting[n-1].update.Album == u.Album {
-		l.waiting[n-1].join(u, done, now)
+	if n := len(l.waiting); n > 0 && l.waiting[n-1].takes(u) {
+		l.waiting[n-1].join(part{u, done})
+		l.waiting[n-1].last = now
 	} else {
-		i := &item{update: u, stored: []func(){done}, first: now, last: now}
-		if c, ok := a.command(u); ok {
-			i.command = &registryv1.ChatCommand{Name: c.Name, Args: valid(c.Args)}
-		}
-		l.waiting = append(l.waiting, i)
+		l.waiting = append(l.waiting, &item{update: u, parts: []part{{u, done}}, command: a.command(u), first: now, last: now})
 	}
 	poke(l.more)
 	return nil
 }
 
+// putBack puts an item before what waits in its lane, which is being worked on.
+func (a *Account) putBack(i *item) {
+	i.command = a.command(i.update)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lanes[i.update.SessionID]
+	l.waiting = slices.Insert(l.waiting, 0, i)
+}
+
 // Ignored counts an update that says nothing to the account.
 func (a *Account) Ignored() { a.deps.Metrics.AddIgnored(a.name) }
 
+// takes reports whether an update is another part of an album. A part that was edited, or came twice, is an item of its
+// own.
+func (i *item) takes(u channel.Update) bool {
+	return u.Album != "" && i.update.Album == u.Album && i.update.EditOf == "" && u.EditOf == "" && len(i.parts) < maxParts &&
+		!slices.ContainsFunc(i.parts, func(p part) bool { return p.update.Key == u.Key })
+}
+
 // join adds another part to an album: they are one message, with the key of the first.
-func (i *item) join(u channel.Update, stored func(), now time.Time) {
-	i.stored, i.last = append(i.stored, stored), now
-	if i.update.Text != "" && u.Text != "" {
+func (i *item) join(p part) {
+	i.parts = append(i.parts, p)
+	if i.update.Text != "" && p.update.Text != "" {
 		i.update.Text += "\n"
 	}
-	i.update.Text += u.Text
-	i.update.Attachments = append(i.update.Attachments, u.Attachments...)
-	i.update.Mentioned = i.update.Mentioned || u.Mentioned
+	i.update.Text += p.update.Text
+	i.update.Attachments = slices.Concat(i.update.Attachments, p.update.Attachments)
+	i.update.Mentioned = i.update.Mentioned || p.update.Mentioned
+}
+
+// rest is an album without its first part, which was stored before; nil: it has no more.
+func (i *item) rest() *item {
+	if len(i.parts) < 2 {
+		return nil
+	}
+	out := &item{update: i.parts[1].update, parts: i.parts[1:2:2]} // of a repeat: it waits for no more
+	for _, p := range i.parts[2:] {
+		out.join(p)
+	}
+	return out
+}
+
+// message is what the registry is asked to store, without attachments.
+func (i *item) message() *registryv1.InboundMessage {
+	m := message(i.update)
+	m.Command = i.command
+	for _, p := range i.parts[1:] {
+		m.PartKeys = append(m.PartKeys, valid(p.update.Key))
+	}
+	return m
 }
 
 // alone reports whether an item has a call of its own: that checks who takes it, before its files
@@ -292,8 +336,7 @@ func (a *Account) accept(list []*item) {
 	}
 	messages := make([]*registryv1.InboundMessage, len(list))
 	for n, i := range list {
-		messages[n] = message(i.update)
-		messages[n].Command = i.command
+		messages[n] = i.message()
 	}
 	check := list[0].alone()
 	for failures, together := 0, len(list); len(list) > 0 && a.ctx.Err() == nil; {
@@ -377,6 +420,10 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 		case registryv1.AcceptOutcome_ACCEPT_OUTCOME_DUPLICATE:
 			outcome = "duplicate"
 			a.showTyping(i.update, r)
+			if rest := i.rest(); rest != nil { // it may have come too late for the message that was stored
+				a.putBack(rest)
+				i.parts = i.parts[:1]
+			}
 		case registryv1.AcceptOutcome_ACCEPT_OUTCOME_CONTEXT:
 			outcome = "context"
 		case registryv1.AcceptOutcome_ACCEPT_OUTCOME_PAIR:
@@ -417,8 +464,8 @@ func (a *Account) done(i *item, outcome, reason string, began time.Time) {
 	if outcome == "refused" {
 		a.deps.Metrics.AddRefused(reason)
 	}
-	for _, stored := range i.stored {
-		stored()
+	for _, p := range i.parts {
+		p.stored()
 	}
 	fault.Point("G4")
 }

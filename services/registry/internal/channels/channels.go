@@ -352,7 +352,7 @@ func (s *Service) append(ctx context.Context, a *state.Agent, set *agentdir.Agen
 		}
 	}
 	out, err := s.Inbox.Put(ctx, a, set, []store.NewEvent{{Source: in.from.String(), Type: thread.TypeMessage, Content: in.content(), Origin: origin}},
-		store.AppendOptions{Key: in.m.GetKey(), Revision: d.Revision, MaxPerPeer: most(set, in.m), Reader: in.reader})
+		store.AppendOptions{Key: in.m.GetKey(), PartKeys: in.m.GetPartKeys(), Revision: d.Revision, MaxPerPeer: most(set, in.m), Reader: in.reader})
 	if err != nil || out.Duplicate {
 		back()
 	}

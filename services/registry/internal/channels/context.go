@@ -71,7 +71,7 @@ func (s *Service) note(ctx context.Context, a *state.Agent, set *agentdir.Agent,
 	}
 	subtype := thread.SubtypeContext
 	e := store.NewEvent{Source: in.from.String(), Type: thread.TypeRecord, Subtype: &subtype, Content: content}
-	out, why := s.Inbox.Note(ctx, a, set, at.Thread, string(about), e, store.AppendOptions{Key: in.m.GetKey(), Reader: in.reader})
+	out, why := s.Inbox.Note(ctx, a, set, at.Thread, string(about), e, store.AppendOptions{Key: in.m.GetKey(), PartKeys: in.m.GetPartKeys(), Reader: in.reader})
 	if errors.Is(why, store.ErrKeyReused) { // by a delivery with another name or text
 		var found bool
 		if out, found, err = s.Router.Pushed(ctx, store.Ref{Agent: a.ID, Thread: at.Thread}, in.m.GetKey()); err != nil {

@@ -1199,7 +1199,10 @@ type InboundMessage struct {
 	// extra are data of the platform by their names: at most 32, with values of at most 8 KiB. They
 	// are stored with a message that starts a turn, and are in no prompt. An event that would be
 	// larger than 1 MiB has none.
-	Extra         map[string]string `protobuf:"bytes,19,rep,name=extra,proto3" json:"extra,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Extra map[string]string `protobuf:"bytes,19,rep,name=extra,proto3" json:"extra,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// part_keys are the keys of the messages that people sent as one with this one, an album: a repeat of one of them
+	// is one of this message.
+	PartKeys      []string `protobuf:"bytes,20,rep,name=part_keys,json=partKeys,proto3" json:"part_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1363,6 +1366,13 @@ func (x *InboundMessage) GetCommand() *ChatCommand {
 func (x *InboundMessage) GetExtra() map[string]string {
 	if x != nil {
 		return x.Extra
+	}
+	return nil
+}
+
+func (x *InboundMessage) GetPartKeys() []string {
+	if x != nil {
+		return x.PartKeys
 	}
 	return nil
 }
@@ -1793,7 +1803,7 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\aReplyTo\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x02id\x12\x1c\n" +
 	"\x04text\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x04text\x12\x12\n" +
-	"\x04mine\x18\x03 \x01(\bR\x04mine\"\x9d\a\n" +
+	"\x04mine\x18\x03 \x01(\bR\x04mine\"\xcd\a\n" +
 	"\x0eInboundMessage\x12\x1c\n" +
 	"\x03key\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x03key\x12-\n" +
@@ -1820,7 +1830,8 @@ const file_theclaw_registry_v1_channel_proto_rawDesc = "" +
 	"\vattachments\x18\x11 \x03(\v2\x1f.theclaw.registry.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10\n" +
 	"R\vattachments\x12:\n" +
 	"\acommand\x18\x12 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12^\n" +
-	"\x05extra\x18\x13 \x03(\v2..theclaw.registry.v1.InboundMessage.ExtraEntryB\x18\xbaH\x15\x9a\x01\x12\x10 \"\ar\x05\x10\x01(\x80\x01*\x05r\x03(\x80@R\x05extra\x1a8\n" +
+	"\x05extra\x18\x13 \x03(\v2..theclaw.registry.v1.InboundMessage.ExtraEntryB\x18\xbaH\x15\x9a\x01\x12\x10 \"\ar\x05\x10\x01(\x80\x01*\x05r\x03(\x80@R\x05extra\x12.\n" +
+	"\tpart_keys\x18\x14 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10c\"\ar\x05\x10\x01\x18\x80\bR\bpartKeys\x1a8\n" +
 	"\n" +
 	"ExtraEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
