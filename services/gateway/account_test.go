@@ -106,6 +106,22 @@ func TestAccountRate(t *testing.T) {
 	}
 }
 
+// S2-17: an agent that takes no more messages today holds up no conversation until it does: what it does not take is
+// refused with a notice.
+func TestAgentWithoutQuota(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open")
+	h.configure(t, "quota: {messages_per_day: 1}")
+	for range 3 {
+		api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "say: yes"})
+	}
+	settled(t, api)
+	want := "This message was not taken in: the messages of agent 'admin' for today are used up: 1. Please send it again later."
+	if got := awaitReplies(t, api, bob.ID, 2); len(got) != 2 || !slices.Contains(got, "yes") || !slices.Contains(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
 // S2-103: a notice that a command is for owners keeps back none of messages that are lost; of each a conversation gets one in
 // a while.
 func TestNoticeOfEachReason(t *testing.T) {

@@ -435,8 +435,9 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 			if i.later.IsZero() {
 				i.later = time.Now()
 			}
-			if time.Since(i.later) < patience {
-				return n, max(r.GetRetryAfter().AsDuration(), again.First)
+			// A quota of the day, for example, lets it in only after it was refused: it would wait for nothing.
+			if wait := max(r.GetRetryAfter().AsDuration(), again.First); wait < patience && time.Since(i.later) < patience {
+				return n, wait
 			}
 			a.notifyRarely(i.update, r.GetReason(), "This message was not taken in: "+r.GetMessage()+". Please send it again later")
 		default:
