@@ -84,7 +84,7 @@ type item struct {
 	parts       []part                  // one, or those of an album
 	command     *registryv1.ChatCommand // nil: it is none
 	first, last time.Time               // when its parts came
-	later       time.Time               // when the registry first could not take it; zero: it did not say so
+	later       time.Time               // when the registry first could not take it, or one before it; zero: it did not say so
 }
 
 // part is an update as it came, and what is called when it need not come again.
@@ -188,6 +188,17 @@ func (a *Account) Take(ctx context.Context, u channel.Update, stored func()) err
 	}
 	poke(l.more)
 	return nil
+}
+
+// postpone notes for messages of a conversation, and for what waits behind them, that the registry cannot take them now.
+func (a *Account) postpone(list []*item) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, i := range slices.Concat(list, a.lanes[list[0].update.SessionID].waiting) {
+		if i.later.IsZero() {
+			i.later = time.Now()
+		}
+	}
 }
 
 // putBack puts an item before what waits in its lane, which is being worked on.
@@ -380,7 +391,7 @@ func (a *Account) accept(list []*item) {
 				continue
 			}
 		}
-		done, wait := a.settle(list[:together], messages, results, began)
+		done, wait := a.settle(list, messages, results, began)
 		list, messages = list[done:], messages[done:]
 		if wait > 0 {
 			_ = pause.For(a.ctx, wait)
@@ -406,7 +417,7 @@ func (a *Account) call(messages []*registryv1.InboundMessage, check bool) ([]*re
 	return got.GetResults(), err
 }
 
-// settle takes over the outcomes up to the first message that has to be sent again, after wait.
+// settle takes over the outcomes of the first messages of a list, up to one that has to be sent again, after wait.
 func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, results []*registryv1.AcceptedMessage, began time.Time) (done int, wait time.Duration) {
 	for n, r := range results {
 		i, outcome := list[n], "refused"
@@ -432,9 +443,7 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 				_ = a.notify(i.update, "pair", fmt.Sprintf("This assistant is private. Code: %s (1 hour). Its owner approves it.", r.GetCode()))
 			}
 		case registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER:
-			if i.later.IsZero() {
-				i.later = time.Now()
-			}
+			a.postpone(list[n:])
 			// A quota of the day, for example, lets it in only after it was refused: it would wait for nothing.
 			if wait := max(r.GetRetryAfter().AsDuration(), again.First); wait < patience && time.Since(i.later) < patience {
 				return n, wait
