@@ -30,6 +30,7 @@ func TestOutcome(t *testing.T) {
 		{codes.ResourceExhausted, fault.InboxFull, later},
 		{codes.NotFound, fault.AgentNotFound, later},
 		{codes.DataLoss, fault.InvalidArgument, 0},
+		{codes.DataLoss, fault.DatabaseCorrupt, later},
 	} {
 		got, err := outcome(fault.New(c.code, c.reason, "what", "fix"))
 		if got.GetOutcome() != c.want || (err != nil) != (c.want == 0) {

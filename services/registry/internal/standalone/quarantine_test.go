@@ -154,6 +154,36 @@ func TestDamagedConversationIsListed(t *testing.T) {
 	}
 }
 
+// S2-17: a message of a channel to an agent whose inbox is damaged may be sent again later, as to any agent that cannot
+// take one; the call succeeds, and the others get theirs.
+func TestMessageToDamagedAgent(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	w := start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.Create("a1")
+	w.Create("a2")
+	w.Stop()
+	if err := os.WriteFile(filepath.Join(home, "agents", "a1", "inbox", "events.db"), []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "channels:\n  wh: {type: webhook, dm: open}\nbindings:\n  - {agent_id: a2, match: {channel: webhook, peer: {kind: dm, id: bob}}}\n"
+	if err := os.WriteFile(filepath.Join(home, "theclaw.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w = start(t, backendtest.Options{Home: home}, registry.Config{})
+	var messages []*registryv1.InboundMessage
+	for _, peer := range []string{"ann", "bob"} {
+		messages = append(messages, &registryv1.InboundMessage{Key: peer, Kind: "dm", SessionId: peer, PeerId: peer, Text: "words"})
+	}
+	r, err := w.Channels.AcceptMessages(w.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: messages})
+	got := backendtest.Must(t, r, err).GetResults()
+	if got[0].GetOutcome() != registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER || got[0].GetReason() != fault.DatabaseCorrupt || got[0].GetRetryAfter().AsDuration() <= 0 {
+		t.Errorf("to the damaged one: %v", got[0])
+	}
+	if got[1].GetOutcome() != registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED || got[1].GetAgentId() != "a2" {
+		t.Errorf("to the other: %v", got[1])
+	}
+}
+
 // touch reads a thread; only damage may be in the way.
 func (w *world) touch(agent, thread string) {
 	w.Helper()
