@@ -279,6 +279,28 @@ func testRepeatAfterRebinding(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// A message is taken in for the agent that has its binding now, also when the one that had it before was removed.
+func TestRebindingFromRemovedAgent(t *testing.T) { backendtest.Each(t, testRebindingFromRemovedAgent) }
+
+func testRebindingFromRemovedAgent(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a0")
+	w.Create("a1")
+	setHome(t, o, w, account)
+	bind(t, w, binding("a0", &registryv1.BindingMatch{AccountId: "*"}))
+	if got := accept(t, w, inbound("1", "ann", "hello")); got.GetAgentId() != "a0" {
+		t.Fatalf("%v", got)
+	}
+	bind(t, w, binding("a1", &registryv1.BindingMatch{AccountId: "*"}))
+	r, err := w.Agents.DeleteAgent(t.Context(), &registryv1.DeleteAgentRequest{AgentId: "a0", Force: true})
+	backendtest.Must(t, r, err)
+	for _, m := range []*registryv1.InboundMessage{inbound("2", "ann", "hello"), inGroup("3", "ann", "hello")} {
+		if got := accept(t, w, m); got.GetAgentId() != "a1" {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
 // S4-12: settings that change while messages come in are in force completely or not at all: each
 // message went by exactly one revision. A file that cannot be read changes nothing and is named.
 func TestSettingsUnderLoad(t *testing.T) { backendtest.Each(t, testSettingsUnderLoad) }

@@ -203,7 +203,10 @@ func (r *Router) push(ctx context.Context, req binding.Request, key string, stal
 // earlier finds what an agent has of a message that an earlier state of the bindings sent to it.
 func (r *Router) earlier(ctx context.Context, agent string, req binding.Request, key string) (Stored, bool, error) {
 	out, found, err := r.Pushed(ctx, store.Inbox(agent), key)
-	if err != nil || found {
+	switch {
+	case fault.Is(err, fault.AgentNotFound): // what it had was removed with it
+		return Stored{}, false, nil
+	case err != nil || found:
 		return In(agent, out), found, err
 	}
 	if req.Peer.Kind == sessionkey.DM {
