@@ -9,6 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/testing/backendtest"
@@ -297,6 +300,26 @@ func testRebindingFromRemovedAgent(t *testing.T, o backendtest.Options) {
 	for _, m := range []*registryv1.InboundMessage{inbound("2", "ann", "hello"), inGroup("3", "ann", "hello")} {
 		if got := accept(t, w, m); got.GetAgentId() != "a1" {
 			t.Errorf("%v", got)
+		}
+	}
+}
+
+// A direct message that came too late for an answer is context once, also when it is delivered again after its binding
+// changed.
+func TestLateMessageAfterRebinding(t *testing.T) { backendtest.Each(t, testLateMessageAfterRebinding) }
+
+func testLateMessageAfterRebinding(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a0")
+	w.Create("a1")
+	setHome(t, o, w, account)
+	late := inbound("1", "ann", "hello")
+	late.SentAt = timestamppb.New(time.Now().Add(-48 * time.Hour))
+	for i, want := range []registryv1.AcceptOutcome{noted, duplicate} {
+		bind(t, w, binding(fmt.Sprint("a", i), &registryv1.BindingMatch{AccountId: "*"}))
+		r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{late}, ConnectedAt: timestamppb.Now()})
+		if got := backendtest.Must(t, r, err).GetResults()[0]; got.GetOutcome() != want || got.GetAgentId() != "a0" {
+			t.Errorf("%v, not %v", got, want)
 		}
 	}
 }

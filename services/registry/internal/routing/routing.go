@@ -31,7 +31,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/binding"
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -208,9 +207,6 @@ func (r *Router) earlier(ctx context.Context, agent string, req binding.Request,
 		return Stored{}, false, nil
 	case err != nil || found:
 		return In(agent, out), found, err
-	}
-	if req.Peer.Kind == sessionkey.DM {
-		return Stored{}, false, nil
 	}
 	a, err := r.agent(ctx, agent)
 	if err != nil {
