@@ -194,6 +194,22 @@ func TestPluginLargeMessages(t *testing.T) {
 	h.state(t, "pl", gatewayv1.ChannelState_CHANNEL_STATE_UP)
 }
 
+// Parts of an album whose texts do not fit into one message are several ones.
+func TestPluginLargeAlbum(t *testing.T) {
+	s := channelPlugin(t)
+	h := plugged(t, s, world.Options{}, "dm: open")
+	for range 6 {
+		u := plugintest.Direct("1207", "say: "+strings.Repeat("x", 700_000))
+		u.Album = "a1"
+		s.Say(u)
+	}
+	s.Say(plugintest.Direct("1207", "say: after them"))
+	awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == 7 })
+	if n := h.stored(t); n != 7 {
+		t.Errorf("%d are stored", n)
+	}
+}
+
 // S2-12: what is wrong with a plugin is a state that names it, and leaves other accounts alone. One
 // that is started later is found.
 func TestPluginStates(t *testing.T) {

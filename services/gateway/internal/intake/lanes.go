@@ -216,7 +216,7 @@ func (a *Account) Ignored() { a.deps.Metrics.AddIgnored(a.name) }
 // takes reports whether an update is another part of an album. A part that was edited, or came twice, is an item of its
 // own.
 func (i *item) takes(u channel.Update) bool {
-	return u.Album != "" && i.update.Album == u.Album && i.update.EditOf == "" && u.EditOf == "" && len(i.parts) < maxParts &&
+	return u.Album != "" && i.update.Album == u.Album && i.update.EditOf == "" && u.EditOf == "" && len(i.parts) < maxParts && len(i.update.Text)+len(u.Text) < maxCallText &&
 		!slices.ContainsFunc(i.parts, func(p part) bool { return p.update.Key == u.Key })
 }
 
