@@ -105,7 +105,13 @@ type Decisions struct {
 	mu      sync.Mutex
 	owners  []string // of the settings, as TYPE:PEER
 	waiting map[string]*registryv1.WatchApprovalsResponse
-	shown   map[string]map[string]bool // by the id of one that waits, to which owners, or in the chat of which address
+	shown   map[string]*shown // by the id of one that waits, or may wait: the registry can be away
+}
+
+// shown is to which owners an approval was sent, or in the chat of which address.
+type shown struct {
+	to    map[string]bool
+	until time.Time // when the approval expires
 }
 
 // Owners takes over the owners of the settings.
@@ -118,7 +124,7 @@ func (d *Decisions) Owners(list []string) {
 
 // NewDecisions returns one; call Run.
 func NewDecisions(d Deps) *Decisions {
-	return &Decisions{Deps: d, changed: make(chan struct{}, 1), admitted: newAdmitted(), waiting: map[string]*registryv1.WatchApprovalsResponse{}, shown: map[string]map[string]bool{}}
+	return &Decisions{Deps: d, changed: make(chan struct{}, 1), admitted: newAdmitted(), waiting: map[string]*registryv1.WatchApprovalsResponse{}, shown: map[string]*shown{}}
 }
 
 // Run works until ctx ends.
@@ -221,7 +227,7 @@ func elsewhere(q *registryv1.Question, asked source.Address) bool {
 // show sends each owner what was not shown yet.
 func (d *Decisions) show(ctx context.Context) {
 	d.mu.Lock()
-	maps.DeleteFunc(d.shown, func(id string, _ map[string]bool) bool { return d.waiting[id] == nil })
+	maps.DeleteFunc(d.shown, func(id string, s *shown) bool { return d.waiting[id] == nil && time.Now().After(s.until) })
 	list := slices.SortedFunc(maps.Values(d.waiting), func(a, b *registryv1.WatchApprovalsResponse) int {
 		return a.GetApproval().GetRequestedAt().AsTime().Compare(b.GetApproval().GetRequestedAt().AsTime())
 	})
@@ -287,19 +293,17 @@ func (d *Decisions) sendTo(from source.Address, m *registryv1.WatchApprovalsResp
 func (d *Decisions) open(a *registryv1.Approval, to string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.waiting[a.GetApprovalId()] != nil && !d.shown[a.GetApprovalId()][to]
+	s := d.shown[a.GetApprovalId()]
+	return d.waiting[a.GetApprovalId()] != nil && (s == nil || !s.to[to])
 }
 
 func (d *Decisions) sent(a *registryv1.Approval, to string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.waiting[a.GetApprovalId()] == nil { // decided meanwhile
-		return
-	}
 	if d.shown[a.GetApprovalId()] == nil {
-		d.shown[a.GetApprovalId()] = map[string]bool{}
+		d.shown[a.GetApprovalId()] = &shown{map[string]bool{}, a.GetExpiresAt().AsTime()}
 	}
-	d.shown[a.GetApprovalId()][to] = true
+	d.shown[a.GetApprovalId()].to[to] = true
 }
 
 // send sends an approval to an owner over the first account of the type that reaches the person.

@@ -85,6 +85,20 @@ func TestApprovalNotice(t *testing.T) {
 	}
 }
 
+// S2-15: an approval that an owner was shown is not shown again when the registry was away for a while.
+func TestShownOnce(t *testing.T) {
+	d := NewDecisions(Deps{live: newLive()})
+	m := &registryv1.WatchApprovalsResponse{Approval: &registryv1.Approval{ApprovalId: "ap-1", ExpiresAt: timestamppb.New(time.Now().Add(5 * time.Minute))}}
+	d.waiting["ap-1"] = m
+	d.sent(m.GetApproval(), "telegram:1207")
+	clear(d.waiting) // the stream begins again
+	d.show(t.Context())
+	d.waiting["ap-1"] = m
+	if d.open(m.GetApproval(), "telegram:1207") || !d.open(m.GetApproval(), "telegram:31") {
+		t.Errorf("shown to: %v", d.shown)
+	}
+}
+
 // limited is a channel with a limit.
 type limited struct {
 	channel.Channel
