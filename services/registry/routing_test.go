@@ -324,6 +324,33 @@ func testLateMessageAfterRebinding(t *testing.T, o backendtest.Options) {
 	}
 }
 
+// S4-12: settings that change within a call are in force completely for each of its messages: one that goes by the new
+// bindings goes by the new rules of its account, too.
+func TestSettingsWithinCall(t *testing.T) { backendtest.Each(t, testSettingsWithinCall) }
+
+func testSettingsWithinCall(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("open")
+	w.Create("private")
+	text := "bindings:\n  - {agent_id: %s, match: {channel: webhook, account_id: wh}}\nchannels:\n  wh: {type: webhook, dm: %s, catchup: %s}\n"
+	setHome(t, o, w, fmt.Sprintf(text, "open", "open", "24h"))
+	var once sync.Once
+	fault.SetPoint(func(label string) {
+		if label == "T0.after" {
+			once.Do(func() { setHome(t, o, w, fmt.Sprintf(text, "private", "allowlist, allow_from: [ann]", "0s")) })
+		}
+	})
+	t.Cleanup(func() { fault.SetPoint(nil) })
+	r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{
+		Account: "wh", ConnectedAt: timestamppb.New(time.Now().Add(time.Hour)),
+		Messages: []*registryv1.InboundMessage{inbound("1", "bob", "hello"), inbound("2", "bob", "hello"), inbound("3", "ann", "hello")},
+	})
+	got := backendtest.Must(t, r, err).GetResults()
+	if got[0].GetOutcome() != accepted || got[0].GetAgentId() != "open" || got[1].GetReason() != fault.PeerRefused || got[2].GetOutcome() != noted || got[2].GetAgentId() != "private" {
+		t.Errorf("%v", got)
+	}
+}
+
 // S4-12: settings that change while messages come in are in force completely or not at all: each
 // message went by exactly one revision. A file that cannot be read changes nothing and is named.
 func TestSettingsUnderLoad(t *testing.T) { backendtest.Each(t, testSettingsUnderLoad) }

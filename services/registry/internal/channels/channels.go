@@ -204,9 +204,7 @@ func (s *Service) accept(ctx context.Context, account layer.Account, reader *sto
 	}
 	in.reader = reader
 	if at := req.GetConnectedAt(); at.IsValid() {
-		gap := at.AsTime().Sub(in.sentAt)
-		in.missed, in.late = gap > 0, gap > account.CatchUp
-		in.fetched = gap >= time.Second // platforms state whole seconds
+		in.gap = at.AsTime().Sub(in.sentAt)
 	}
 	var where routing.Decision
 	got, err := s.Router.Push(ctx, in.request(), m.GetKey(), func(d routing.Decision) (routing.Stored, error) {
@@ -264,7 +262,10 @@ func outcome(err error) (*registryv1.AcceptedMessage, error) {
 }
 
 // put stores a message that is no repeat, if the agent may get it.
-func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check bool) (routing.Stored, error) {
+func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check bool) (_ routing.Stored, err error) {
+	if in.account, err = accountOf(d.Settings, in.account); err != nil { // it goes by the settings that the route goes by
+		return routing.Stored{}, err
+	}
 	a, err := s.Agents.Get(d.Agent)
 	if err != nil {
 		return routing.Stored{}, err
@@ -277,12 +278,12 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 	group, edit := in.m.GetKind() != sessionkey.DM, in.m.GetEditOf() != ""
 	owner, why := s.admit(ctx, d, set, in, check)
 	switch {
-	case why == nil && in.late && !edit:
+	case why == nil && in.late() && !edit:
 		why = errLate
 	case why == nil && in.m.GetCommand() != nil:
 		why = permitted(in.m.GetCommand(), d.Settings.Commands, owner, check)
 	}
-	if why == nil && (group || in.missed) && !edit {
+	if why == nil && (group || in.missed()) && !edit {
 		out, found, err := s.Router.Pushed(ctx, conversation, in.m.GetKey()) // as context
 		if err != nil || found {
 			return routing.Stored{Appended: out, Agent: a.ID, Key: d.Key, Thread: d.Thread}, err
@@ -311,7 +312,7 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 	if out, found, err := s.Router.Pushed(ctx, store.Inbox(a.ID), in.m.GetKey()); err != nil || found {
 		return routing.In(a.ID, out), err
 	}
-	if group || in.missed {
+	if group || in.missed() {
 		if out, found, err := s.Router.Pushed(ctx, conversation, in.m.GetKey()); err != nil || found {
 			return routing.Stored{Appended: out, Agent: a.ID, Key: d.Key, Thread: d.Thread}, err
 		}
@@ -330,11 +331,21 @@ func (s *Service) put(ctx context.Context, d routing.Decision, in inbound, check
 	return routing.Stored{}, why
 }
 
+// accountOf returns the entry of an account in other settings. Errors: CHANNEL_NOT_FOUND.
+func accountOf(set layer.HomeSettings, was layer.Account) (layer.Account, error) {
+	for _, a := range set.Accounts {
+		if a.Name == was.Name && a.Type == was.Type {
+			return a, nil
+		}
+	}
+	return was, fault.New(codes.NotFound, fault.ChannelNotFound, "the account '"+was.Name+"' was removed", "'agentctl channels list' lists the accounts")
+}
+
 // answerable counts a command that the gateway answers for the rate of its account: answers read the store and are
 // sent as replies are. A decision of an owner is never refused for that. Errors: those of TakeAccount.
 func (s *Service) answerable(in inbound, owner bool) error {
 	spec, ok := chatcommand.Find(in.m.GetCommand().GetName())
-	if !ok || chatcommand.Queued(spec.Name) || in.fetched || owner && spec.Class == chatcommand.Decision {
+	if !ok || chatcommand.Queued(spec.Name) || in.fetched() || owner && spec.Class == chatcommand.Decision {
 		return nil
 	}
 	_, err := s.Rates.TakeAccount(in.account.Name, in.account.Rate)
@@ -345,7 +356,7 @@ func (s *Service) answerable(in inbound, owner bool) error {
 // is never refused for that, nor is what was written while nothing received: it comes at once, and in bounded numbers.
 func (s *Service) append(ctx context.Context, a *state.Agent, set *agentdir.Agent, d routing.Decision, in inbound, origin *store.Origin) (store.Appended, error) {
 	back := func() {}
-	if in.m.GetCommand().GetName() != chatcommand.Stop && !in.fetched {
+	if in.m.GetCommand().GetName() != chatcommand.Stop && !in.fetched() {
 		var err error
 		if back, err = s.Rates.TakeAccount(in.account.Name, in.account.Rate); err != nil {
 			return store.Appended{}, err
@@ -424,11 +435,15 @@ type inbound struct {
 	text    string
 	name    string
 	sentAt  time.Time
-	given   string // when it was sent by a clock that is ahead of ours; empty: sentAt is that time
-	// missed means that it was sent before the account received, fetched that it was so for certain, and late that it is
-	// too old to start a turn.
-	missed, fetched, late bool
+	given   string        // when it was sent by a clock that is ahead of ours; empty: sentAt is that time
+	gap     time.Duration // how long it was sent before the account received
 }
+
+// missed reports whether a message was sent before the account received, fetched that it was so for certain: platforms
+// state whole seconds. One that is late is too old to start a turn.
+func (in inbound) missed() bool  { return in.gap > 0 }
+func (in inbound) fetched() bool { return in.gap >= time.Second }
+func (in inbound) late() bool    { return in.gap > in.account.CatchUp }
 
 // read checks a message and makes its texts valid and bounded. Errors: INVALID_ARGUMENT.
 func read(account layer.Account, m *registryv1.InboundMessage) (inbound, error) {
