@@ -248,8 +248,8 @@ func outcome(err error) (*registryv1.AcceptedMessage, error) {
 		out.Outcome, out.Notify, out.RetryAfter = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED, true, durationpb.New(f.RetryAfter)
 	case f.Reason == fault.RouteBroken, f.Reason == fault.QueueFull:
 		out.Outcome = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED
-	case f.Reason == fault.DiskFull, f.Reason == fault.ReadOnly, f.Reason == fault.RegistryUnavailable:
-		return nil, err // of the registry and no agent: it is asked again without end
+	case f.Reason == fault.DiskFull, f.Reason == fault.ReadOnly, f.Reason == fault.RegistryUnavailable, f.Reason == fault.ChannelNotFound:
+		return nil, err // of the registry, or of the account, and no agent: it is asked again without end
 	case f.Reason == fault.AgentNotFound, // of a home that gets its first agent now
 		f.Reason == fault.ConfigInvalid, f.Reason == fault.DatabaseCorrupt, f.Code == codes.FailedPrecondition, f.Code == codes.ResourceExhausted, f.Code == codes.Unavailable: // of one agent
 		out.Outcome, out.RetryAfter = registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER, durationpb.New(max(f.RetryAfter, time.Second))

@@ -29,6 +29,7 @@ func TestOutcome(t *testing.T) {
 		{codes.Unavailable, fault.RegistryUnavailable, 0},
 		{codes.ResourceExhausted, fault.InboxFull, later},
 		{codes.NotFound, fault.AgentNotFound, later},
+		{codes.NotFound, fault.ChannelNotFound, 0},
 		{codes.DataLoss, fault.InvalidArgument, 0},
 		{codes.DataLoss, fault.DatabaseCorrupt, later},
 	} {
