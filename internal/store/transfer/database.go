@@ -171,7 +171,7 @@ func (d *database) put(ctx context.Context, r rows.Row) error {
 	case rows.File:
 		names, args = names+", version", append(args, agentdir.Version(r.Values[1].([]byte)))
 	case rows.Session:
-		names, args = names+", key_folded", append(args, unit.Stored(strings.ToLower(r.Values[0].(string))))
+		names, args = names+", key_folded", append(args, unit.Stored(unit.Indexed(strings.ToLower(r.Values[0].(string)))))
 	case rows.Fence:
 		if res, token := r.Values[0].(string), r.Values[1].(int64); r.Thread == thread.Inbox {
 			d.tokens[res] = max(d.tokens[res], token)

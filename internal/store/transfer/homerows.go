@@ -64,7 +64,7 @@ func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 	}
 	for _, u := range used {
 		if u.Agent == agent {
-			queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1,$2,$3,$4,$5,$6)", u.Agent, u.Day, u.Peer, u.Messages, u.Tokens, u.Micros)
+			queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1,$2,$3,$4,$5,$6)", u.Agent, u.Day, unit.Indexed(u.Peer), u.Messages, u.Tokens, u.Micros)
 		}
 	}
 	for _, a := range asked {

@@ -156,6 +156,7 @@ func (d *DB) Used(ctx context.Context, day, agent string) (store.Used, error) {
 // before are forgotten.
 func (d *DB) Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error {
 	var refused error
+	peer = unit.Indexed(peer)
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue("DELETE FROM usage WHERE agent_id = $1 AND day < $2", agent, day)

@@ -34,7 +34,7 @@ func saveSession(tx *unit.Tx, s store.Session) {
 			reasoning = excluded.reasoning, queue_mode = excluded.queue_mode, usage_footer = excluded.usage_footer, elevated = excluded.elevated,
 			title = excluded.title, archived = excluded.archived, key_folded = excluded.key_folded`,
 		s.Key, s.Epoch, s.EpochFrom, store.Millis(s.StartedAt), s.Pending, s.PendingBy, s.Model, s.Thinking, s.Verbose, s.Reasoning,
-		s.QueueMode, s.UsageFooter, s.Elevated, s.Title, s.Archived, s.Folded())
+		s.QueueMode, s.UsageFooter, s.Elevated, s.Title, s.Archived, unit.Indexed(s.Folded()))
 }
 
 // SessionStep answers the session of a conversation, and changes it first when there is a
@@ -95,7 +95,7 @@ func (s *SessionsStep) Load(tx *unit.Tx) {
 	}
 	from := "session WHERE agent_id = $1"
 	if s.q.Folded != "" {
-		from += " AND key_folded = " + arg(s.q.Folded)
+		from += " AND key_folded = " + arg(unit.Indexed(s.q.Folded))
 	}
 	where := "true"
 	if !s.q.Archived {
