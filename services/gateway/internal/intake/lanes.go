@@ -461,6 +461,9 @@ func (a *Account) settle(list []*item, messages []*registryv1.InboundMessage, re
 			a.deps.Logger.Debug("a message was received", "account", a.name, "update_id", i.id(), "outcome", outcome, "agent_id", r.GetAgentId(), "session_key", r.GetSessionKey(), "run_id", r.GetRunId())
 		}
 		a.done(i, outcome, r.GetReason(), began)
+		if r.GetOutcome() == registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER {
+			return n + 1, 0 // what is behind it was not tried
+		}
 	}
 	return len(results), 0
 }

@@ -24,7 +24,7 @@ func (deaf) Send(context.Context, channel.Message) (channel.Receipt, error) {
 }
 
 // S2-17: the messages that wait in a conversation when an agent cannot take them are patient together: a hundred of them
-// hold the places of their account no longer than one.
+// hold the places of their account no longer than one. Each is tried before it is refused: it may be for another agent.
 func TestPatienceOfConversation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 4
@@ -45,6 +45,9 @@ func TestPatienceOfConversation(t *testing.T) {
 				results[n] = &registryv1.AcceptedMessage{Outcome: registryv1.AcceptOutcome_ACCEPT_OUTCOME_LATER, Reason: fault.InboxFull, RetryAfter: durationpb.New(5 * time.Second)}
 			}
 			done, wait := a.settle(list, make([]*registryv1.InboundMessage, len(list)), results, began)
+			if done > 1 {
+				t.Fatalf("%d were refused at a time: what is behind one that was not taken was not tried", done)
+			}
 			if list = list[done:]; len(list) == 0 {
 				list = a.lanes["1"].waiting
 				lists++
