@@ -23,10 +23,14 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
+// maxStreams bounds how often a session asks its server for a stream: one that ends is opened again.
+const maxStreams = 1000
+
 // remote is the transport of a server at a URL.
 type remote struct {
 	sdk.StreamableClientTransport
 	refused atomic.Int32 // status with which it has refused the credentials
+	streams atomic.Int32 // that were asked for
 	client  *http.Transport
 	ended   context.Context //nolint:containedctx // of all requests of the session
 	cancel  context.CancelFunc
@@ -86,7 +90,7 @@ func (s *server) remote(p launch) (*remote, error) {
 		MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
 	}
 	r.StreamableClientTransport = sdk.StreamableClientTransport{
-		Endpoint: u.String(), MaxEventSize: maxMessage, MaxRetries: -1,
+		Endpoint: u.String(), MaxEventSize: maxMessage, MaxRetries: maxStreams,
 		HTTPClient: &http.Client{
 			Transport: &authorized{r, header},
 			CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -105,8 +109,9 @@ type authorized struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
-	x, ofCall := exchangeOf(req.Context())
-	ctx, cancel := context.WithCancel(x.trace(req.Context()))
+	given := req.Context()
+	x, ofCall := exchangeOf(given)
+	ctx, cancel := context.WithCancel(x.trace(given))
 	stop := context.AfterFunc(a.r.ended, cancel)
 	over := func() { stop(); cancel() }
 	req = req.Clone(ctx)
@@ -115,6 +120,14 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res, err := a.r.client.RoundTrip(req)
 	x.ended(res, err)
+	if req.Method == http.MethodGet && given.Err() == nil && (err != nil || a.r.streams.Add(1) > maxStreams || res.StatusCode/100 == 3) {
+		// The status of a server that has no stream: the client of the protocol would ask again and again before the session
+		// begins.
+		if err == nil {
+			_ = res.Body.Close() // nothing of it was read
+		}
+		res, err = &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+	}
 	if err != nil {
 		over()
 		return nil, err
