@@ -2,10 +2,12 @@ package mcp
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/obs"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset/mcp/mcptest"
 )
@@ -120,4 +123,38 @@ func TestStreamOfCallEnds(t *testing.T) {
 	if r, err := x.call(t.Context(), "append", json.RawMessage(`{"text":"hi"}`), time.Minute, nil); err != nil || content(r.Content[0]) != "late" {
 		t.Errorf("append: %v, %v", r, err)
 	}
+}
+
+// S3-61: a server that takes the request for a stream and answers nothing is ended with its start.
+func TestStreamHangs(t *testing.T) {
+	asked := make(chan struct{})
+	m := between(t, func(_ http.ResponseWriter, r *http.Request, _ string, _ json.RawMessage) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		close(asked)
+		<-r.Context().Done()
+		return true
+	})
+	servers := New(Options{Root: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil)})
+	c := &registrypb.TurnConfig{Mcp: []*registrypb.McpServer{m}}
+	started := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(started)
+		_, _ = servers.Start(ctx, "a1", c, "web", false)
+	}()
+	<-asked
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		servers.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the server is not ended")
+	}
+	cancel()
+	<-started
 }

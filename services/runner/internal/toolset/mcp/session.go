@@ -112,6 +112,9 @@ func (s *server) connect(ctx context.Context, p launch) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r, ok := x.transport.(*remote); ok { // Connect waits for the answer to a request for a stream without regard to ctx
+		defer context.AfterFunc(ctx, r.end)()
+	}
 	if x.client, err = client.Connect(ctx, x.transport, nil); err != nil {
 		return nil, x.failure(err)
 	}
