@@ -162,7 +162,11 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 	}
 	var texts []string
 	var images []toolset.Image
+	worded := false
 	for _, c := range r.Content {
+		if t, ok := c.(*sdk.TextContent); ok && t.Text != "" {
+			worded = true
+		}
 		if i, ok := c.(*sdk.ImageContent); ok && !r.IsError && len(i.Data) > 0 {
 			images = append(images, toolset.Image{Data: i.Data})
 		}
@@ -170,7 +174,7 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 			texts = append(texts, text)
 		}
 	}
-	if len(texts) == 0 && r.StructuredContent != nil {
+	if !worded && r.StructuredContent != nil {
 		texts = append(texts, string(encode(r.StructuredContent)))
 	}
 	text := strings.Join(texts, "\n")
