@@ -210,6 +210,23 @@ func TestPluginLargeAlbum(t *testing.T) {
 	}
 }
 
+// A message without an identifier cannot be told from another one: all of them are refused, and none is taken for a repeat of
+// another.
+func TestPluginNamelessMessages(t *testing.T) {
+	s := channelPlugin(t)
+	h := plugged(t, s, world.Options{}, "dm: open")
+	for _, edit := range []string{"", "", "v2"} {
+		u := plugintest.Direct("1207", "say: nameless")
+		u.Edit = edit
+		s.SayNameless(u)
+	}
+	s.Say(plugintest.Direct("1207", "say: after them"))
+	awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == 4 })
+	if n := h.stored(t); n != 1 {
+		t.Errorf("%d are stored", n)
+	}
+}
+
 // S2-12: what is wrong with a plugin is a state that names it, and leaves other accounts alone. One
 // that is started later is found.
 func TestPluginStates(t *testing.T) {

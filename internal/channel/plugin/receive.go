@@ -202,7 +202,10 @@ func (r *receiver) update(d *description, u *channelv1.ReceiveResponse) channel.
 		Text: u.GetText(), Mentioned: u.GetMentioned(), Bot: u.GetBot(), Forwarded: u.GetForwarded(), Album: u.GetAlbum(),
 		Extra: u.GetExtra(),
 	}
-	if u.GetEdit() != "" {
+	switch {
+	case u.GetMessageId() == "":
+		out.Key = "" // which the registry refuses: with a key it would be a repeat of every other one without an identifier
+	case u.GetEdit() != "":
 		out.EditOf = out.Key
 		out.Key += ":e" + fingerprint(u.GetEdit())[:16]
 	}

@@ -163,12 +163,19 @@ func (s *Server) Set(d *channelv1.DescribeResponse) {
 // Say makes a person write. Position, and message_id where it is empty, are chosen here. It returns
 // the message_id.
 func (s *Server) Say(u *channelv1.ReceiveResponse) string {
+	return s.say(u, true)
+}
+
+// SayNameless makes a person write a message to which the plugin gives no message_id, which is against the rules.
+func (s *Server) SayNameless(u *channelv1.ReceiveResponse) { s.say(u, false) }
+
+func (s *Server) say(u *channelv1.ReceiveResponse, named bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u = proto.CloneOf(u)
 	s.next++
 	u.Position = strconv.Itoa(s.next)
-	if u.GetMessageId() == "" {
+	if u.GetMessageId() == "" && named {
 		u.MessageId = "m" + u.GetPosition()
 	}
 	s.sessions[u.GetConversation().GetSessionId()] = true
