@@ -122,6 +122,8 @@ func (c *Caller) Call(ctx context.Context, hooks []Hook, e *Event) (d Decision, 
 
 var errBreaker = fmt.Errorf("it failed %d times in a row and is not called for %s", maxFailures, breakerWait)
 
+var errLate = fmt.Errorf("the hooks before it left it too little of the %s of the event", EventLimit)
+
 // one calls one hook.
 func (c *Caller) one(ctx context.Context, h Hook, e *Event) (a Answer, err error) {
 	k := key(h, e)
@@ -133,11 +135,14 @@ func (c *Caller) one(ctx context.Context, h Hook, e *Event) (a Answer, err error
 	within, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	input, err := c.encode(e, h.Name)
-	if err == nil {
+	own := err == nil // what happens is the doing of the hook
+	if own {
 		a, err = c.Run(within, h, e, input)
 	}
 	outcome := outcomeOK
 	switch {
+	case err != nil && h.Timeout < EventLimit && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		outcome, err, own = outcomeTimeout, errLate, false
 	case err != nil && within.Err() != nil && errors.Is(context.Cause(within), context.DeadlineExceeded):
 		outcome, err = outcomeTimeout, fmt.Errorf("it has not answered within %s", min(h.Timeout, EventLimit))
 	case err != nil:
@@ -148,7 +153,7 @@ func (c *Caller) one(ctx context.Context, h Hook, e *Event) (a Answer, err error
 		outcome = outcomeChanged
 	}
 	c.Meter.HookCalled(e.Name, outcome, c.now().Sub(began))
-	if ctx.Err() == nil || outcome == outcomeTimeout {
+	if own && (ctx.Err() == nil || outcome == outcomeTimeout) {
 		c.note(k, err)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {

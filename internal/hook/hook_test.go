@@ -191,6 +191,39 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// What is not the doing of a hook does not open its breaker: an event that is too large, which a stranger can send, and
+// hooks before it that have used up the time of the event.
+func TestBreakerOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := newCaller(func(ctx context.Context, h Hook, _ *Event, _ []byte) (Answer, error) {
+			if h.Name != "guard" {
+				<-ctx.Done()
+				return Answer{}, ctx.Err()
+			}
+			return Answer{Cancel: true}, ctx.Err()
+		})
+		guard := Hook{Name: "guard", Events: []string{MessageReceived}, Timeout: DefaultTimeout}
+		slow := func(name string) Hook {
+			return Hook{Name: name, Events: []string{MessageReceived}, Timeout: EventLimit - time.Second, Priority: 1}
+		}
+		guards := func(event string) {
+			t.Helper()
+			d, err := c.Call(t.Context(), []Hook{guard}, &Event{Name: MessageReceived})
+			if err != nil || !d.Cancel || m.open != 0 {
+				t.Errorf("after %d events that %s: %+v, %v, %d open", maxFailures, event, d, err, m.open)
+			}
+		}
+		for range maxFailures {
+			_, _ = c.Call(t.Context(), []Hook{guard}, &Event{Name: MessageReceived, Payload: Payload{Text: strings.Repeat("x", MaxJSON)}}) // open
+		}
+		guards("were too large")
+		for n := range maxFailures {
+			_, _ = c.Call(t.Context(), []Hook{slow(fmt.Sprint("a", n)), slow(fmt.Sprint("b", n)), guard}, &Event{Name: MessageReceived}) // open
+		}
+		guards("had no time")
+	})
+}
+
 // A hook that hangs is cut at its timeout, and all hooks of an event together at 15 s; observers run at the same time.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
