@@ -9,9 +9,11 @@
 package secret
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -123,10 +125,12 @@ func (s Source) Value(ref string) (string, error) {
 
 // Without is a text of the response without the values, which a server may have sent back, as they are or encoded.
 func (u Sent) Without(text string) string {
-	for value, name := range u {
+	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
+	for _, value := range slices.SortedFunc(maps.Keys(u), longestFirst) { // one may begin with another
 		if value == "" {
 			continue
 		}
+		name := u[value]
 		for _, v := range credentials(value) {
 			quoted, _ := json.Marshal(v) // a text always encodes
 			for _, form := range []string{v, base64.StdEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)), url.QueryEscape(v), url.PathEscape(v), string(quoted[1 : len(quoted)-1])} {

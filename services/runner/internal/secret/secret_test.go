@@ -27,3 +27,16 @@ func TestWithout(t *testing.T) {
 		}
 	}
 }
+
+// A value that begins with another one is replaced completely, and the same text always has the same result: descriptions of
+// tools are compared by it.
+func TestWithoutLonger(t *testing.T) {
+	sent, longest := secret.Sent{}, ""
+	for _, name := range []string{"A", "B", "C", "D", "E", "F", "G", "H"} {
+		longest += "tok-" + name
+		sent[longest] = name
+	}
+	if got := sent.Without("it was " + longest + " there"); got != "it was {{secret:H}} there" {
+		t.Errorf("%q", got)
+	}
+}
