@@ -201,6 +201,13 @@ func (x *exchange) lost() bool {
 	return x.err != nil
 }
 
+// missed reports whether the server does not have the session any more, as after its restart: it has begun nothing.
+func (x *exchange) missed() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.status == http.StatusNotFound
+}
+
 // failure is why the server has not answered the call; nil: it has, or its session has ended.
 func (x *exchange) failure() *unansweredError {
 	x.mu.Lock()

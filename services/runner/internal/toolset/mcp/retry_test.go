@@ -130,7 +130,8 @@ func web(t *testing.T, address string, limit *durationpb.Duration, wait func(con
 
 // S3-12, S3-60: a call that a server over HTTP does not answer is no answer of the server. One that reads, or may be
 // repeated, is made at 0, 2 and 6 s for 429, 5xx, timeouts and refused connections. One with an effect is made once; it
-// is in doubt when it may have begun, and fails when it cannot have.
+// is in doubt when it may have begun, and fails when it cannot have. Each is made again in a new session where the server
+// does not have the session any more.
 func TestRetry(t *testing.T) {
 	const done, doubt = registrypb.StepState_STEP_STATE_DONE, registrypb.StepState_STEP_STATE_IN_DOUBT
 	second := []time.Duration{2 * time.Second, 4 * time.Second}
@@ -165,6 +166,9 @@ func TestRetry(t *testing.T) {
 		{"append", []int{hang}, 1, 0, doubt, "it took too long; outcome unknown", 0},
 		{"append", []int{refused}, 0, 0, done, "nothing was run: server web: dial tcp", 0},
 		{"append", []int{pass}, 1, 0, done, "[external content", 1},
+		{"append", []int{404, pass}, 2, 0, done, "[external content", 1}, // the session is gone
+		{"append", []int{404}, 2, 0, done, "nothing was run: server web ended", 0},
+		{"echo", []int{404, pass}, 2, 0, done, "[external content", 0},
 	} {
 		t.Run(fmt.Sprint(c.tool, c.script), func(t *testing.T) {
 			f, w, limit := newFront(t, c.script...), &waits{}, durationpb.New(time.Minute)
@@ -203,6 +207,7 @@ func TestRetry(t *testing.T) {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			w.list = slices.DeleteFunc(w.list, func(d time.Duration) bool { return d < second[0] }) // before the start of a server
 			if f.count() != c.calls || !slices.Equal(w.list, second[:c.waits]) {
 				t.Errorf("%d requests, which waited %v", f.count(), w.list)
 			}

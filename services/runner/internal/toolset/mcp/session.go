@@ -42,7 +42,10 @@ var (
 )
 
 // endedError is the error of a call whose server has ended.
-type endedError struct{ why string }
+type endedError struct {
+	why   string
+	begun bool // the server may have begun the call
+}
 
 // Error implements error.
 func (e *endedError) Error() string { return e.why }
@@ -236,7 +239,7 @@ func (x *session) call(ctx context.Context, name string, args json.RawMessage, l
 		return nil, err
 	}
 	if x.endsSoon() {
-		return nil, &endedError{x.err.Error()}
+		return nil, &endedError{x.err.Error(), !sent.missed()}
 	}
 	return nil, errors.New("its answer is not understood: " + x.sent.Without(clean(err.Error())))
 }

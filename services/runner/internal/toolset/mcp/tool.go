@@ -47,13 +47,13 @@ func (t *tool) Class(toolset.Call) toolset.Class { return t.pin.class(t.launch.s
 const unknown = "; outcome unknown, verify before repeating"
 
 // Run implements [toolset.Tool]. A call that may be repeated is made once more when its server ends, and again where
-// a little time may help; one with an effect is made once.
+// a little time may help; one with an effect is made once more only where the server has begun nothing of it.
 func (t *tool) Run(ctx context.Context, c toolset.Call) (r toolset.Result) {
 	effect, ended := t.Class(c) == toolset.Effect, false
 	toolset.Retry(ctx, t.servers.o.Wait, func(n int) bool {
 		var err error
 		r, err = t.attempt(ctx, c)
-		if isEnd(err) && !effect && !ended {
+		if isEnd(err) && !ended && (!effect || !mayHaveBegun(err)) {
 			ended = true
 			r, err = t.attempt(ctx, c)
 		}
@@ -65,7 +65,7 @@ func (t *tool) Run(ctx context.Context, c toolset.Call) (r toolset.Result) {
 		switch {
 		case !effect:
 			r = toolset.Failed(text)
-		case ok && !unanswered.begun:
+		case !mayHaveBegun(err):
 			r = toolset.Failed("nothing was run: " + text)
 		default:
 			r = toolset.Result{InDoubt: true, Text: text + unknown}
@@ -79,6 +79,15 @@ func (t *tool) Run(ctx context.Context, c toolset.Call) (r toolset.Result) {
 func isEnd(err error) bool {
 	_, ok := errors.AsType[*endedError](err)
 	return ok
+}
+
+// mayHaveBegun reports whether the server may have begun a call that has failed.
+func mayHaveBegun(err error) bool {
+	if e, ok := errors.AsType[*endedError](err); ok {
+		return e.begun
+	}
+	e, ok := errors.AsType[*unansweredError](err)
+	return !ok || e.begun
 }
 
 // failure is why a call has no result after n attempts. The text of err has no values that the server was given: to
