@@ -13,10 +13,15 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/pause"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset/mcp/mcptest"
 )
@@ -123,6 +128,50 @@ func TestStreamOfCallEnds(t *testing.T) {
 	if r, err := x.call(t.Context(), "append", json.RawMessage(`{"text":"hi"}`), time.Minute, nil); err != nil || content(r.Content[0]) != "late" {
 		t.Errorf("append: %v, %v", r, err)
 	}
+}
+
+// A tool cannot be called while the tools of its server cannot be read again after a change. No approval helps, and none is
+// asked for.
+func TestToolsNotRead(t *testing.T) {
+	lists := 0
+	m := between(t, func(w http.ResponseWriter, _ *http.Request, method string, id json.RawMessage) bool {
+		if method != "tools/list" {
+			return false
+		}
+		if lists++; lists == 1 { // the client asks for one at a time
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"not now"}}`, id)
+		return true
+	})
+	s := newServer(&Options{Pins: noPins{}, Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil), Wait: pause.For}, new(atomic.Bool), "a1", "web")
+	t.Cleanup(s.stop)
+	x, err := s.acquire(t.Context(), launch{server: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.release()
+	x.mu.Lock()
+	sha := x.tools["append"]
+	x.mu.Unlock()
+	if _, err := x.call(t.Context(), "change", json.RawMessage(`{"text":""}`), time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	why := ""
+	for end := time.Now().Add(time.Minute); why == "" && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		why = x.differs("web", "append", sha)
+	}
+	if !strings.Contains(why, "cannot be read") || strings.Contains(why, "approve") {
+		t.Errorf("%q", why)
+	}
+}
+
+// noPins is a registry that takes every report.
+type noPins struct{ Pins }
+
+func (noPins) ReportTools(context.Context, *registrypb.ReportToolsRequest, ...grpc.CallOption) (*registrypb.ReportToolsResponse, error) {
+	return &registrypb.ReportToolsResponse{}, nil
 }
 
 // S3-61: a server that takes the request for a stream and answers nothing is ended with its start.

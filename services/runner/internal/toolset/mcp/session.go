@@ -182,14 +182,16 @@ func (x *session) progressed(p *sdk.ProgressNotificationParams) {
 }
 
 // differs is why a tool cannot be called as it was approved; empty: it can.
-func (x *session) differs(name, sha string) string {
+func (x *session) differs(server, name, sha string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch now, ok := x.tools[name]; {
+	case x.tools == nil:
+		return "the tools of its server cannot be read after they have changed; call it again later"
 	case !ok:
 		return "its server does not offer it any more"
 	case now != sha:
-		return "its server has changed it since it was approved"
+		return fmt.Sprintf("its server has changed it since it was approved. A person has to approve it: 'agentctl mcp approve %s'", server)
 	}
 	return ""
 }

@@ -141,8 +141,8 @@ func (t *tool) limit() time.Duration {
 // call makes one call on a session. refusal is why nothing was run.
 func (t *tool) call(ctx context.Context, server *server, x *session, c toolset.Call) (r *sdk.CallToolResult, refusal string, err error) {
 	defer server.release()
-	if why := x.differs(t.pin.Name, t.pin.sha); why != "" {
-		return nil, fmt.Sprintf("nothing was run: %s. A person has to approve it: 'agentctl mcp approve %s'", why, t.name()), nil
+	if why := x.differs(t.name(), t.pin.Name, t.pin.sha); why != "" {
+		return nil, "nothing was run: " + why, nil
 	}
 	server.count()
 	ctx, span := tracing.Child(ctx, tracing.SpanMCP)
