@@ -360,7 +360,7 @@ func (l *teller) delivery(d *registry.Delivery) {
 		}
 		l.say(time.Time{}, Plain, "to try again: agentctl dlq retry %s d:%s:%d", d.GetAgentId(), d.GetThreadId(), d.GetEventId())
 	case registry.DeliveryState_DELIVERY_STATE_SKIPPED:
-		l.say(at, Plain, "%s: the configuration has no channel for it", name)
+		l.say(at, Plain, "%s: not sent%s", name, because(d.GetError()))
 	default:
 		return
 	}

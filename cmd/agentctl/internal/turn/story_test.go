@@ -98,7 +98,7 @@ func TestStoryEnds(t *testing.T) {
 		registry.DeliveryState_DELIVERY_STATE_PENDING: "not sent yet, 3 tries so far: refused",
 		registry.DeliveryState_DELIVERY_STATE_SENDING: "it may leave twice (window B)",
 		registry.DeliveryState_DELIVERY_STATE_DEAD:    "dead after 3 tries: refused\nto try again: agentctl dlq retry a1 d:threads/main:9",
-		registry.DeliveryState_DELIVERY_STATE_SKIPPED: "no channel for it",
+		registry.DeliveryState_DELIVERY_STATE_SKIPPED: "delivery: not sent: refused",
 	} {
 		got := told(&registry.Turn{Fate: registry.Fate_FATE_REPLIED, Delivery: &registry.Delivery{
 			AgentId: "a1", ThreadId: "threads/main", EventId: 9,
