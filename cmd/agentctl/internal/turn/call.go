@@ -25,7 +25,11 @@ func (l *teller) tool(s *registry.Step, at time.Time, ms string) {
 	}
 	switch s.GetState() {
 	case registry.StepState_STEP_STATE_IN_DOUBT:
-		l.say(at, Careful, "%s: in doubt. It may have run; its result was lost in a crash, and it was not run again (window A)", name)
+		var r struct {
+			Error string `json:"error"`
+		}
+		_ = json.Unmarshal(s.GetResult(), &r) // of what prune removed, nothing
+		l.say(at, Careful, "%s: in doubt%s. It may have run, and was not run again (window A)", name, because(r.Error))
 	case registry.StepState_STEP_STATE_INTENT:
 		l.say(at, Careful, "%s: begun, no result recorded yet%s", name, afterCrash(s))
 	default:

@@ -46,7 +46,7 @@ func TestStoryOfAReply(t *testing.T) {
 			},
 			tool("tool:1:1", registry.StepState_STEP_STATE_DONE, `{"stdout":"","stderr":"","exitCode":0}`),
 			tool("tool:1:2", registry.StepState_STEP_STATE_DONE, `{"stdout":"","stderr":"no","exitCode":2}`),
-			tool("tool:1:3", registry.StepState_STEP_STATE_IN_DOUBT, ""),
+			tool("tool:1:3", registry.StepState_STEP_STATE_IN_DOUBT, `{"error":"server web: it took too long; outcome unknown"}`),
 			tool("tool:1:4", registry.StepState_STEP_STATE_DONE, `{"error":"timed out"}`),
 			tool("tool:1:5", registry.StepState_STEP_STATE_INTENT, ""),
 		},
@@ -60,7 +60,7 @@ recorded in the conversation as event 3
 model:1: model p/m answered in 700ms, 10 tokens in, 5 out (4 from its cache)
 tool:1:1: tool bash_exec {"command":"ls"}: ok in 40ms
 tool:1:2: tool bash_exec {"command":"ls"}: exit code 2 in 40ms
-tool:1:3: tool bash_exec {"command":"ls"}: in doubt. It may have run; its result was lost in a crash, and it was not run again (window A)
+tool:1:3: tool bash_exec {"command":"ls"}: in doubt: server web: it took too long; outcome unknown. It may have run, and was not run again (window A)
 tool:1:4: tool bash_exec {"command":"ls"}: failed: timed out in 40ms
 tool:1:5: tool bash_exec {"command":"ls"}: begun, no result recorded yet
 2 model tries failed: 429 slow down
