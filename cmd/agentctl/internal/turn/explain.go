@@ -45,6 +45,7 @@ type delivery struct {
 	Attempts       int32   `json:"attempts"`
 	Channel        string  `json:"channel"`
 	ProviderID     string  `json:"provider_id"`
+	Parts          int32   `json:"parts,omitempty"` // that were sent, of a message in parts
 	Error          string  `json:"error"`
 	MaybeDuplicate bool    `json:"maybe_duplicate"`
 	NextAt         *string `json:"next_at"`
@@ -168,7 +169,7 @@ func full(t *registry.Turn, began Begun) account {
 func deliveryOf(d *registry.Delivery) *delivery {
 	return &delivery{
 		ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: command.Word(d.GetState(), "DELIVERY_STATE_", "none"), Attempts: d.GetAttempts(),
-		Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
+		Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Parts: d.GetParts(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
 		NextAt: command.Stamp(d.GetNextAt()), CreatedAt: command.Stamp(d.GetCreatedAt()), UpdatedAt: command.Stamp(d.GetUpdatedAt()),
 	}
 }

@@ -333,7 +333,14 @@ func (l *teller) delivery(d *registry.Delivery) {
 	if d.GetChannel() != "" {
 		name += " by " + d.GetChannel()
 	}
-	tries := command.Count(d.GetAttempts(), "try", "tries")
+	tries, id := command.Count(d.GetAttempts(), "try", "tries"), ""
+	if d.GetProviderId() != "" {
+		id = " as " + d.GetProviderId()
+	}
+	if n := d.GetParts(); n > 0 && d.GetState() != registry.DeliveryState_DELIVERY_STATE_SENT {
+		l.say(time.Time{}, Plain, "%s: %s sent%s", name, command.Count(n, "part", "parts"), id)
+		name = "the rest of it"
+	}
 	switch d.GetState() {
 	case registry.DeliveryState_DELIVERY_STATE_PENDING:
 		if d.GetMaybeDuplicate() {
@@ -345,10 +352,6 @@ func (l *teller) delivery(d *registry.Delivery) {
 	case registry.DeliveryState_DELIVERY_STATE_SENDING:
 		l.say(at, Careful, "%s: a send may be under way, %s so far. If the deliverer dies now, it may leave twice (window B)", name, tries)
 	case registry.DeliveryState_DELIVERY_STATE_SENT:
-		id := ""
-		if d.GetProviderId() != "" {
-			id = " as " + d.GetProviderId()
-		}
 		if d.GetAttempts() > 0 {
 			id += " after " + tries
 		}

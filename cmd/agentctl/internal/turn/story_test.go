@@ -110,6 +110,24 @@ func TestStoryEnds(t *testing.T) {
 	}
 }
 
+// Of a message in parts the history says which were sent, whatever becomes of the rest.
+func TestStoryOfParts(t *testing.T) {
+	for state, want := range map[registry.DeliveryState]string{
+		registry.DeliveryState_DELIVERY_STATE_PENDING: "delivery by tg: 2 parts sent as 41, 42\nthe rest of it: not sent yet, 1 try so far: busy",
+		registry.DeliveryState_DELIVERY_STATE_DEAD:    "delivery by tg: 2 parts sent as 41, 42\nthe rest of it: dead after 1 try: busy",
+		registry.DeliveryState_DELIVERY_STATE_SENT:    "delivery by tg: sent as 41, 42 after 1 try",
+	} {
+		d := &registry.Delivery{Channel: "tg", State: state, Attempts: 1, Error: "busy", Parts: 2, ProviderId: "41, 42"}
+		turn := &registry.Turn{Fate: registry.Fate_FATE_REPLIED, Delivery: d}
+		if got := told(turn); !strings.Contains(got, want) {
+			t.Errorf("%s: got\n%s\nwant %q in it", state, got, want)
+		}
+		if got := full(turn, Begun{}).Delivery.Parts; got != 2 {
+			t.Errorf("%s: %d parts for programs", state, got)
+		}
+	}
+}
+
 // F1, H2: each attempt has its time, class and error, between the steps it came between; what
 // is waited for is shown with its cause and the time left.
 func TestStoryOfAttempts(t *testing.T) {
