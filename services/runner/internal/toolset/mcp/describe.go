@@ -171,7 +171,10 @@ func offeredNames(server string, tools []string) map[string]string {
 			return '_'
 		}, complete)
 		if len(name) > maxOffered || taken[name] {
-			name = name[:min(len(name), keptName)] + "_" + sum([]byte(complete))[:8]
+			short, hash := name[:min(len(name), keptName)], sum([]byte(complete))
+			for name = short + "_" + hash[:8]; taken[name]; name = short + "_" + hash[:8] { // another tool has the hash in its name
+				hash = sum([]byte(hash))
+			}
 		}
 		out[tool], taken[name] = name, true
 	}

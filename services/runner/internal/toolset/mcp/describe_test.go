@@ -33,6 +33,17 @@ func TestOfferedNames(t *testing.T) {
 	}
 }
 
+// S3-61: a server that gives a tool the name that another one of it has with its hash gets other names for them, and no two
+// equal ones, with which no turn of the agent would have tools.
+func TestOfferedNamesForged(t *testing.T) {
+	long := strings.Repeat("n", 80)
+	forged := strings.TrimPrefix(offeredNames("web", []string{long})[long], "web__")
+	got := offeredNames("web", []string{long, forged})
+	if got[long] == got[forged] || len(got[long]) != maxOffered {
+		t.Errorf("%q and %q", got[long], got[forged])
+	}
+}
+
 // The same tool has the same description, whatever the order of its members; each hint and each word
 // counts, and nothing of what a person does not see is left.
 func TestDescribe(t *testing.T) {
