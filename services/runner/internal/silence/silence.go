@@ -26,14 +26,11 @@ func Text(s string) string {
 	return f.Add(s) + f.Flush()
 }
 
-// Behind is the part of an answer that follows text, without the word.
+// Behind is the part of an answer that follows text, which may end within a line, without the word.
 func Behind(text, rest string) string {
-	f := After(text)
+	f := Filter{open: text != "" && !strings.HasSuffix(text, "\n")}
 	return f.Add(rest) + f.Flush()
 }
-
-// After is a filter in the middle of an answer, of which text was shown.
-func After(text string) Filter { return Filter{open: text != "" && !strings.HasSuffix(text, "\n")} }
 
 // Filter takes the word out of an answer that comes in pieces. The zero value is
 // at the beginning of one.

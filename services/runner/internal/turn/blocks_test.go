@@ -180,3 +180,47 @@ func TestBlocksUnderKills(t *testing.T) {
 		t.Error("too few")
 	}
 }
+
+// S4-43: all of an answer is in blocks when the process is killed. The model is asked for the rest and says that there is
+// none: the reader gets no word of that.
+func TestNothingIsMissing(t *testing.T) {
+	for _, text := range []string{"That is all.", "That is all.\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, "write")
+			b.journal.config.Blocks = &pb.ReplyBlocks{MinChars: 5, MaxChars: 100, Break: "sentence", Idle: durationpb.New(time.Second)}
+			b.llm.reply = (&writer{t: t, chance: rand.New(rand.NewPCG(1, 1)), text: text}).slowly
+			killed := false
+			fault.SetPoint(func(label string) {
+				if label == "B1" && !killed {
+					killed = true
+					runtime.Goexit()
+				}
+			})
+			defer fault.SetPoint(nil)
+			for again := true; again; {
+				var err error
+				if _, err, again = b.life(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if fin := b.journal.fin; !killed || len(b.journal.says) != 1 || fin.GetFate() != pb.Fate_FATE_SILENT || fin.GetText() != "" {
+				t.Errorf("%q: %v, %v %q", text, b.journal.says, fin.GetFate(), fin.GetText())
+			}
+		})
+	}
+}
+
+// slowly writes the rest at once, and ends a while later.
+func (w *writer) slowly(ctx context.Context, _, _ int, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
+	if req.Messages[len(req.Messages)-1].Role == model.RoleSystem {
+		emit(model.Delta{Text: "NO_REPLY"})
+		return say("NO_REPLY")
+	}
+	emit(model.Delta{Text: w.text})
+	select {
+	case <-time.After(time.Minute):
+		return say(w.text)
+	case <-ctx.Done():
+		return fails(model.Canceled, 0)
+	}
+}

@@ -54,7 +54,7 @@ func (p *publisher) Begin(steps []*registrypb.Step) {
 // Call begins a try of the model, whose answer begins with what was sent of it before. The blocks
 // get what is written behind that.
 func (p *publisher) Call(written string, blocks *blocks) {
-	p.quiet, p.blocks = silence.After(written), nil
+	p.quiet, p.blocks = silence.Filter{}, nil // also behind what was sent: the word says that nothing is missing
 	p.partial.Reset()
 	p.to.Call()
 	p.say(written)

@@ -158,7 +158,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	}
 	at, mode, reach := t.out.EndAnswer(), t.begun.GetConfig().GetReplyBreak(), len(written)
 	if written != "" {
-		resp.Text = written + silence.Behind(written, resp.Text)
+		resp.Text = written + silence.Text(resp.Text)
 	}
 	var says []*registrypb.Saying
 	var rows []*registrypb.Step
