@@ -1,7 +1,9 @@
 package discord_test
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"testing"
 	"time"
 
@@ -32,5 +34,17 @@ func TestDocument(t *testing.T) {
 	if len(list) != 1 || json.Unmarshal(list[0].Attachments, &files) != nil || len(files) != 1 || files[0].Name != "report.pdf" || files[0].MIME != "application/pdf" ||
 		list[0].Content != "the report" || list[0].Notified || opened != 2 {
 		t.Errorf("%+v %+v, read %d times", list, files, opened)
+	}
+}
+
+// A file that the registry does not have will not come: its message is dead at once, and holds up no other.
+func TestNoDocument(t *testing.T) {
+	c := sender(t, server(t))
+	gone := channel.Reject("MEDIA_NOT_FOUND", "the file of the message cannot be read", "")
+	m := channel.Message{Key: "k", Text: "x", ReplyContext: to("20", "channel", ""), Document: &channel.Document{
+		Name: "a.pdf", Size: 1, Open: func(context.Context) (io.ReadCloser, error) { return nil, gone },
+	}}
+	if _, err := c.Send(t.Context(), m); channel.AsError(err) != gone {
+		t.Errorf("%#v", err)
 	}
 }

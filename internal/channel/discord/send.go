@@ -256,6 +256,9 @@ func (s *sender) failed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := errors.AsType[*channel.Error](err); ok { // of the file
+		return e
+	}
 	e := &channel.Error{Class: channel.Unavailable, What: "discord: " + channel.Clean(err.Error(), 200), Err: err}
 	if f, ok := errors.AsType[*failure](err); ok {
 		e.InDoubt = f.left
