@@ -20,6 +20,9 @@ func (w target) part(due Due) target {
 		return w
 	}
 	pieces := cut(w.message.Text, int(due.Reach), due.MaxChars, limit)
+	if due.Parts == 0 && len(pieces) == 1 {
+		w.message.Text = pieces[0].Text // the space around it does not count, so it must not be sent
+	}
 	switch {
 	case due.Parts == 0 && file != nil && (len(pieces) == 0 || len(pieces) == 1 && limit.Length(pieces[0].Text) <= w.channel.(channel.Documenter).Documents().Caption):
 		return w

@@ -162,6 +162,7 @@ func TestPartsOfAPlatform(t *testing.T) {
 		"UTF-16":        {channel.Limit{Max: 80, Units: utf16.RuneLen}, 0, smile, []string{smile[:160], smile[160:]}},
 		"rendered":      {channel.Limit{Max: 184, Size: doubled}, 0, text, parts},
 		"rendered fits": {channel.Limit{Max: 368, Size: doubled}, 0, text, []string{text}},
+		"space behind":  {channel.Limit{Max: 64}, 0, "x" + strings.Repeat(" \n", 64), []string{"x"}},
 		"never fits":    {channel.Limit{Max: 100, Size: func(string) int { return 101 }}, 0, text, parts},
 	} {
 		t.Run(name, func(t *testing.T) {
