@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -144,6 +145,35 @@ func TestHumanDelay(t *testing.T) {
 	t.Logf("%d of 4 gaps are long enough, the longest is %.2f times the most that is set", long, float64(most)/float64(600*time.Millisecond))
 	if long != 4 { // how much longer they are is the load of the machine
 		t.Errorf("%d of 4 gaps are long enough", long)
+	}
+}
+
+// S4-42: the wall clock is set back between two messages of a run. The second one does not wait until it is where it was.
+func TestHumanDelayOfAnotherClock(t *testing.T) {
+	gate := make(chan struct{})
+	p := []string{paragraph(1), paragraph(2)}
+	w, _ := play(t, modeltest.Step{Text: []string{p[0] + "\n\nPara", strings.TrimPrefix(p[1], "Para")}, Gate: gate})
+	sink := server.NewSink(t)
+	w.Create(t, "a1", sink.Config()+"\nreply: {blocks: on, block: {min: 64, max: 80}}\nhuman_delay: {min: 1ms, max: 2ms}")
+	if _, err := w.Push(t.Context(), "a1", server.Peer("bob"), "tell me", ""); err != nil {
+		t.Fatal(err)
+	}
+	arrived(t, w, sink, "a1", 1)
+	list, err := filepath.Glob(filepath.Join(w.Home, "agents", "a1", "threads", "peers", "*", "events.db"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	db, err := sql.Open("sqlite", "file:"+list[0]+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(t.Context(), "UPDATE x_delivery SET updated_at = updated_at + 3600000"); err != nil {
+		t.Fatal(err)
+	}
+	close(gate)
+	if got := arrived(t, w, sink, "a1", 2); !slices.Equal(got, p) {
+		t.Errorf("arrived %q", got)
 	}
 }
 

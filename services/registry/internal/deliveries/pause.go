@@ -10,6 +10,9 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
+// clockStep is how far back the wall clock must have been set for the time of the message before to mean nothing any more.
+const clockStep = time.Second
+
 // pause is how long the next message of a thread still waits for the delay of people (human_delay); 0:
 // it may be sent. It is counted from when the message before it was sent, where that is of the same run: no
 // message from outside stands between the two. The attempt is not counted before the pause is over, so
@@ -36,6 +39,9 @@ func (s *Service) pause(ctx context.Context, r store.Ref, fence store.Fence, del
 	if err != nil || len(list) == 0 || list[0].EventID != before {
 		return 0, err
 	}
-	whole := delay.For(due.Key)
-	return min(whole-time.Since(list[0].UpdatedAt), whole), nil
+	passed := time.Since(list[0].UpdatedAt)
+	if passed < -clockStep {
+		return 0, nil
+	}
+	return delay.For(due.Key) - max(passed, 0), nil
 }
