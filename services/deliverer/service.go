@@ -67,14 +67,36 @@ func New(cfg Config, deps Deps) *Service {
 func files(from registryv1.MediaServiceClient) delivery.Media {
 	return func(ctx context.Context, agentID, sha256 string, size int64) (io.ReadCloser, error) {
 		in, err := media.Open(ctx, from, agentID, sha256, size)
-		switch f := fault.From(err); {
-		case err == nil:
-			return in, nil
-		case f.Code == codes.NotFound || f.Code == codes.DataLoss || f.Code == codes.InvalidArgument:
-			return nil, channel.Reject(f.Reason, "the file of the message cannot be read: "+f.What, f.Fix)
+		if err != nil {
+			return nil, unreadable(err)
 		}
-		return nil, &channel.Error{Class: channel.Unavailable, BeforeSend: true, What: "the file of the message cannot be read now", Err: err}
+		return file{in}, nil
 	}
+}
+
+func unreadable(err error) *channel.Error {
+	switch f := fault.From(err); {
+	case errors.Is(err, media.ErrDamaged):
+		return channel.Reject(fault.MediaNotFound, "the file of the message is damaged, or has not the size that the message states", "send the file again")
+	case f.Code == codes.NotFound || f.Code == codes.DataLoss || f.Code == codes.InvalidArgument:
+		return channel.Reject(f.Reason, "the file of the message cannot be read: "+f.What, f.Fix)
+	}
+	return &channel.Error{Class: channel.Unavailable, BeforeSend: true, What: "the file of the message cannot be read now", Err: err}
+}
+
+// file is the data of one. That the registry has none, or has them damaged, is known while they are read.
+type file struct{ io.ReadCloser }
+
+// Read implements [io.Reader].
+func (f file) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if code := fault.From(err).Code; code == codes.Canceled || code == codes.DeadlineExceeded {
+		return n, err // the send has ended
+	}
+	return n, unreadable(err)
 }
 
 // open keeps a nil catalog from becoming a non-nil interface.

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -481,6 +482,31 @@ func TestTelegramSendFile(t *testing.T) {
 		t.Fatalf("%+v", sent)
 	}
 	awaitText(t, api, bob.ID, 1, "report.csv")
+}
+
+// The data of a file are lost before it is sent. The message is dead, with the reason, and what follows is sent.
+func TestTelegramSendLostFile(t *testing.T) {
+	api := botAPI(t)
+	h := telegram(t, api, world.Options{}, "dm: open")
+	h.configure(t, "tools: {also_allow: [send_file, write]}")
+	api.Fail(telegramtest.Fault{Method: "sendDocument", Status: http.StatusTooManyRequests, RetryAfter: 2})
+	api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "call: write {\"path\":\"report.csv\",\"content\":\"a,b\\n\"}\n" +
+		"call: send_file {\"path\":\"report.csv\",\"caption\":\"the report\"}"})
+	if err := api.Wait(t.Context(), func() bool { return len(api.Calls("sendDocument")) > 0 }); err != nil {
+		t.Fatal(err)
+	}
+	list, err := filepath.Glob(filepath.Join(h.World.Home, "agents", "admin", "media", "*", "*"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if err := os.Remove(list[0]); err != nil {
+		t.Fatal(err)
+	}
+	awaitText(t, api, bob.ID, 0, "report.csv")
+	r, err := h.Deliveries.ListDeliveries(t.Context(), &registryv1.ListDeliveriesRequest{AgentId: "admin", State: registryv1.DeliveryState_DELIVERY_STATE_DEAD})
+	if err != nil || len(r.GetDeliveries()) != 1 || !strings.HasPrefix(r.GetDeliveries()[0].GetError(), "the file of the message cannot be read") {
+		t.Errorf("%v, %v", r, err)
+	}
 }
 
 // S2-12: what goes wrong with one account has a state that says so and leaves the others alone: a

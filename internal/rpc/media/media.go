@@ -41,6 +41,9 @@ func Write(ctx context.Context, to registryv1.MediaServiceClient, agentID string
 	return err
 }
 
+// ErrDamaged is the error of a reader whose data have another size or hash than was asked for.
+var ErrDamaged = errors.New("the data are damaged")
+
 // Open reads the data of media of an agent, of a size in bytes. The reader ends with ctx.
 func Open(ctx context.Context, from registryv1.MediaServiceClient, agentID, sum string, size int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -72,9 +75,9 @@ func (r *reader) next() error {
 	m, err := r.recv()
 	switch {
 	case errors.Is(err, io.EOF) && (r.left != 0 || hex.EncodeToString(r.hash.Sum(nil)) != r.sum):
-		err = fmt.Errorf("the data of media %s are damaged", r.sum)
+		err = fmt.Errorf("media %s: %w", r.sum, ErrDamaged)
 	case err == nil && int64(len(m.GetData())) > r.left:
-		err = fmt.Errorf("media %s have more bytes than were stated", r.sum)
+		err = fmt.Errorf("media %s have more bytes than were stated: %w", r.sum, ErrDamaged)
 	}
 	if err != nil {
 		r.end = err

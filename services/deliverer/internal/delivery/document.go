@@ -2,9 +2,11 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"sync/atomic"
 
 	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/channel"
@@ -24,10 +26,30 @@ func (w *target) attach(files []channel.SentFile, media Media) {
 		case a.Size > sends.Documents().Max:
 			w.message.Text += fmt.Sprintf("\n[the file %s has %d bytes; at most %d can be sent here]", name, a.Size, sends.Documents().Max)
 		default:
-			id, size := w.message.AgentID, a.Size
+			id, size, broken := w.message.AgentID, a.Size, new(atomic.Pointer[channel.Error])
+			w.broken = broken
 			w.message.Document = &channel.Document{Name: name, MIME: channel.Clean(a.MIME, 127), Size: size, Open: func(ctx context.Context) (io.ReadCloser, error) {
-				return media(ctx, id, sha256[1], size)
+				in, err := media(ctx, id, sha256[1], size)
+				if err != nil {
+					return nil, err
+				}
+				return content{in, broken}, nil
 			}}
 		}
 	}
+}
+
+// content is the data of a file. An error of them is kept: a channel can only see that its request was not written.
+type content struct {
+	io.ReadCloser
+	broken *atomic.Pointer[channel.Error]
+}
+
+// Read implements [io.Reader].
+func (c content) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	if e, ok := errors.AsType[*channel.Error](err); ok {
+		c.broken.Store(e)
+	}
+	return n, err
 }

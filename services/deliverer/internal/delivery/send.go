@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/theclaw/agents/internal/channel"
@@ -39,6 +40,7 @@ type target struct {
 	size    int64  // bytes of the text of all parts
 	action  string // what is done to the message with the id of the platform; empty: message is sent
 	id      string
+	broken  *atomic.Pointer[channel.Error] // why the file of the message could not be read; nil: it has none
 }
 
 // target chooses the channel of an event. It sends nothing and records nothing.
@@ -188,6 +190,9 @@ func (l *lane) attempt(w target, run string) (r channel.Receipt, span tracing.Sp
 		err = channel.Act(ctx, w.channel, w.action, w.id, m)
 	} else if err == nil {
 		r, err = w.channel.Send(ctx, m)
+		if err != nil && w.broken != nil && w.broken.Load() != nil {
+			err = w.broken.Load()
+		}
 	}
 	fault.Point("D2.after")
 	return r, span, err
