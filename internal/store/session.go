@@ -65,8 +65,8 @@ func (s Session) Folded() string { return strings.ToLower(s.Key) }
 // BeginSession is what a claim must know of the session of its conversation.
 type BeginSession struct {
 	Key string // for a conversation that has none
-	// A new epoch begins before the message when the last event is from before Before
-	// (daily), or Idle or longer ago (idle); zero: never.
+	// A new epoch begins before the message when the last event that is no context is from
+	// before Before (daily), or Idle or longer ago (idle); zero: never.
 	Before time.Time
 	Idle   time.Duration
 	// Reason with which the event itself begins an epoch, and who wants it; empty: it does not.

@@ -344,8 +344,10 @@ func (m *rows) load(n machine.Needs, t *machine.Thread) {
 	}
 	if n.Session {
 		t.Session = m.session
-		if e := m.conv.events; len(e) > 0 {
-			t.LastAt = thread.ParseStamp(e[len(e)-1].CreatedAt)
+		for _, e := range m.conv.events {
+			if e.Subtype == nil || *e.Subtype != thread.SubtypeContext {
+				t.LastAt = thread.ParseStamp(e.CreatedAt)
+			}
 		}
 	}
 	m.loadDeliveries(n, t)

@@ -45,12 +45,13 @@ func openEpoch(t *Thread, b store.Begin) {
 // belongs to the one that there is. Before the first event nothing has to be left behind.
 func epochReason(t *Thread, b store.BeginSession) (reason, by string) {
 	switch s := t.Session; {
-	case t.LastAt.IsZero():
+	case t.Head == 0:
 		return "", ""
 	case b.Reason != "":
 		return b.Reason, b.By
 	case s != nil && s.Pending != "":
 		return s.Pending, s.PendingBy
+	case t.LastAt.IsZero():
 	case t.LastAt.Before(b.Before):
 		return store.EpochDaily, ""
 	case b.Idle > 0 && t.Now.Sub(t.LastAt) >= b.Idle:

@@ -78,7 +78,9 @@ type Thread struct {
 	used       []usedKey
 
 	Session *store.Session // that of the conversation; nil: it has none
-	LastAt  time.Time      // of the newest event; zero: there is none
+	// LastAt is when the newest event was stored but for those that start no turn (record/context): what others say in a
+	// group does not keep an epoch open. Zero: there is none.
+	LastAt time.Time
 
 	Acked     int64 // outbound events up to here are sent or given up
 	FirstOpen int64 // first event after Acked that is neither; 0: none

@@ -74,6 +74,7 @@ func TestContract(t *testing.T) {
 				"UPDATE delivery SET created_at = created_at - $1, updated_at = updated_at - $1",
 				"UPDATE fate SET at = at - $1",
 				`UPDATE thread SET last_at = to_char(last_at::timestamptz AT TIME ZONE 'UTC' - $1 * interval '1 ms', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') WHERE last_at <> ''`,
+				`UPDATE event SET created_at = to_char(created_at::timestamptz AT TIME ZONE 'UTC' - $1 * interval '1 ms', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
 				"UPDATE process SET started_at = started_at - $1, ended_at = CASE ended_at WHEN 0 THEN 0 ELSE ended_at - $1 END",
 				"UPDATE step SET recorded_at = recorded_at - $1",
 				"UPDATE media SET at = at - $1",

@@ -142,14 +142,17 @@ var sessions = map[string]func(*testing.T, *fixture){
 			r := conversation(c.name)
 			first, _ := f.talk(t, r, "old", store.BeginSession{})
 			f.pass(t, 2*time.Hour)
+			context := thread.SubtypeContext // what others say meanwhile, and starts no turn, keeps no epoch open
+			_, err := f.Append(t.Context(), r, []store.NewEvent{{Source: "external:tg:main:group:g:bob", Type: thread.TypeRecord, Subtype: &context, Content: "{}"}}, store.AppendOptions{})
+			ok(t, err)
 			if c.patch.Pending != nil {
 				f.patched(t, r, c.patch)
 			}
 			b := f.arrive(t, r, "new", c.begin(time.Now()))
 			begun := f.claimed(t, r, b)
 			events := f.all(t, r)
-			equal(t, c.name+": events", kinds(events), []string{"in", "reply", "session", "in"})
-			record, s := events[2], begun.Session
+			equal(t, c.name+": events", kinds(events), []string{"in", "reply", "context", "session", "in"})
+			record, s := events[3], begun.Session
 			var content map[string]string
 			ok(t, json.Unmarshal([]byte(record.Content), &content))
 			equal(t, c.name+": record", content, map[string]string{"session_id": s.Epoch, "previous": first.Session.Epoch, "reason": c.reason, "by": c.by})

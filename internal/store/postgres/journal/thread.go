@@ -69,7 +69,10 @@ func Decide(d store.Decision) *Step[struct{}] {
 // begin enters what the transaction holds of the thread.
 func begin(tx *unit.Tx, t *machine.Thread) {
 	t.UUID, t.Head, t.NextID, t.Tuple = tx.UUID, tx.Head, tx.Head+1, tx.Tuple
-	t.Token, t.Now, t.Acked, t.LastAt = tx.Fence.Token, tx.Time, tx.Acked, thread.ParseStamp(tx.LastAt)
+	t.Token, t.Now, t.Acked = tx.Fence.Token, tx.Time, tx.Acked
+	if t.Session == nil { // else it was read with it
+		t.LastAt = thread.ParseStamp(tx.LastAt)
+	}
 }
 
 const (
@@ -111,7 +114,7 @@ func load(tx *unit.Tx, n machine.Needs, t *machine.Thread) {
 	}
 	loadDeliveries(tx, n, t)
 	if n.Session {
-		loadSession(tx, &t.Session)
+		loadSession(tx, &t.Session, &t.LastAt)
 	}
 }
 

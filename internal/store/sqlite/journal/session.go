@@ -39,13 +39,13 @@ func saveSession(tx *db.Tx, s store.Session) error {
 	return err
 }
 
-// loadSession reads the session, and when the newest event was stored.
+// loadSession reads the session, and when the newest event was stored that is no context.
 func loadSession(tx *db.Tx, t *machine.Thread) (err error) {
 	if t.Session, err = Session(tx); err != nil {
 		return err
 	}
 	var at string
-	ok, err := tx.Row("SELECT created_at FROM events ORDER BY id DESC LIMIT 1", nil, &at)
+	ok, err := tx.Row("SELECT created_at FROM events WHERE (type, COALESCE(subtype, '')) <> ('"+thread.TypeRecord+"', '"+thread.SubtypeContext+"') ORDER BY id DESC LIMIT 1", nil, &at)
 	if ok {
 		t.LastAt = thread.ParseStamp(at)
 	}

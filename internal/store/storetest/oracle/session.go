@@ -25,12 +25,20 @@ func (m *Model) openEpoch(now time.Time, t *turn, b store.BeginSession) {
 	}
 	s, reason, by := m.session, "", ""
 	if n := m.conv.head(); n > 0 { // before the first event there is nothing to leave behind
-		last := thread.ParseStamp(m.conv.events[n-1].CreatedAt)
+		said := n // the newest that is no context
+		for said > 0 && m.conv.events[said-1].Type == thread.TypeRecord && m.conv.events[said-1].Subtype != nil && *m.conv.events[said-1].Subtype == thread.SubtypeContext {
+			said--
+		}
+		var last time.Time
+		if said > 0 {
+			last = thread.ParseStamp(m.conv.events[said-1].CreatedAt)
+		}
 		switch {
 		case b.Reason != "":
 			reason, by = b.Reason, b.By
 		case s.Pending != "":
 			reason, by = s.Pending, s.PendingBy
+		case said == 0:
 		case last.Before(b.Before):
 			reason = store.EpochDaily
 		case b.Idle > 0 && !now.Before(last.Add(b.Idle)):
