@@ -386,7 +386,11 @@ func restartCommand(e *command.Env) *cobra.Command {
 				return err
 			}
 			s := statusOf(r.GetChannel())
-			return e.Show(s, s.Name, "%s: %s - %s", s.Name, s.State, screen.Line(s.What))
+			what := ""
+			if s.What != "" {
+				what = " - " + screen.Line(s.What)
+			}
+			return e.Show(s, s.Name, "%s: %s%s", s.Name, s.State, what)
 		},
 	}
 }

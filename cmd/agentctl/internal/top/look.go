@@ -173,7 +173,7 @@ func ask(ctx context.Context, e *command.Env, a *registry.Agent, now time.Time) 
 	if s.GetLastActivity() == nil || now.Sub(s.GetLastActivity().AsTime()) > window {
 		return r, nil
 	}
-	t, err := e.Turns().ListTurns(ctx, &registry.ListTurnsRequest{AgentId: a.GetAgentId(), PageSize: newest})
+	t, err := e.Turns().ListTurns(ctx, &registry.ListTurnsRequest{AgentId: a.GetAgentId(), PageSize: newest, WithUsage: true})
 	if err != nil {
 		return r, err
 	}
