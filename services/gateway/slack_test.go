@@ -262,7 +262,7 @@ func TestSlackStates(t *testing.T) {
   bad: {type: slack, token: "env:SLACK_BOT", app_token: "env:SLACK_APP", api: %q}
   half: {type: slack, token: "env:SLACK_BOT", api: %q}
 `, s.URL(), refusing.URL(), s.URL()))
-	if c := h.state(t, "bad", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "env:SLACK_APP") || !strings.Contains(c.GetWhat(), "agentctl channels restart bad") {
+	if c := h.state(t, "bad", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "env:SLACK_APP") || !strings.Contains(c.GetWhat(), "; then start agentd again") {
 		t.Errorf("%v", c)
 	}
 	if c := h.state(t, "half", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "channels.half.app_token") {

@@ -519,7 +519,7 @@ func TestTelegramStates(t *testing.T) {
   none: {type: telegram, token: "env:NONE", api: %q}
   down: {type: telegram, token: "env:TG", api: "http://127.0.0.1:1"}
 `, api.URL(), api.URL(), api.URL(), broken.URL()))
-	if c := h.state(t, "old", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "env:OLD") || !strings.Contains(c.GetWhat(), "agentctl channels restart old") {
+	if c := h.state(t, "old", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "env:OLD") || !strings.Contains(c.GetWhat(), "; then start agentd again") {
 		t.Errorf("%v", c)
 	}
 	if c := h.state(t, "none", gatewayv1.ChannelState_CHANNEL_STATE_AUTH); !strings.Contains(c.GetWhat(), "env:NONE") {

@@ -252,7 +252,7 @@ func TestAccounts(t *testing.T) {
 		"starting":       {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STARTING, Since: timestamppb.Now()}, "", ""},
 		"long":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STARTING}, warning, "is starting"},
 		"conflict":       {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_CONFLICT}, problem, "stop the other program"},
-		"auth":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_AUTH}, problem, "correct the secret; then 'agentctl channels restart auth'"},
+		"auth":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_AUTH}, problem, "correct the secret; then start agentd again where it is a variable, else 'agentctl channels restart auth'"},
 		"error":          {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_ERROR}, problem, "correct what it names"},
 		"stopped":        {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_STOPPED}, problem, "set gateway.http"},
 		"late":           {&gateway.Channel{State: gateway.ChannelState_CHANNEL_STATE_UP, Lag: durationpb.New(90 * time.Second)}, warning, "stored 1m30s after it was sent"},

@@ -232,7 +232,7 @@ func (x *examination) account(c *gateway.Channel) {
 	case gateway.ChannelState_CHANNEL_STATE_CONFLICT:
 		fix = "stop the other program that uses its token, or create a new token"
 	case gateway.ChannelState_CHANNEL_STATE_AUTH:
-		fix = "correct the secret; then 'agentctl channels restart " + name + "'"
+		fix = "correct the secret; then start agentd again where it is a variable, else 'agentctl channels restart " + name + "'"
 	case gateway.ChannelState_CHANNEL_STATE_STOPPED:
 		fix = "let the gateway listen: set gateway.http in theclaw.yaml, and start agentd again"
 	default:

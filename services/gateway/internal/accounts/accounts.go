@@ -30,6 +30,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -363,7 +364,7 @@ func (s *Set) run(ctx context.Context, a *account, entry layer.Account, before <
 		wait, state := max(failed.Wait(try), e.RetryAfter), Failed
 		switch e.Reason {
 		case channel.ReasonAuth:
-			note(Auth, what+fmt.Sprintf("; then: agentctl channels restart %s", entry.Name))
+			note(Auth, what+"; then "+reread(entry))
 			release()
 			for s.secrets(ctx, entry) == secrets {
 				if pause.For(ctx, secretWait) != nil {
@@ -444,10 +445,22 @@ func (s *Set) connected(ctx context.Context, a *account, identity, name string) 
 	return nil
 }
 
+// references are where the secrets of an account are read; empty: it has none of that kind.
+func references(entry layer.Account) []string { return []string{entry.Secret, entry.Token, entry.AppToken} }
+
+// reread is what has to be done after a secret of an account was corrected. A gateway has the
+// variables of its start.
+func reread(entry layer.Account) string {
+	if slices.ContainsFunc(references(entry), func(ref string) bool { return strings.HasPrefix(ref, "env:") }) {
+		return "start agentd again, which reads variables when it starts"
+	}
+	return "run: agentctl channels restart " + entry.Name
+}
+
 // secrets is a fingerprint of the secrets of an entry as they are now.
 func (s *Set) secrets(ctx context.Context, entry layer.Account) string {
 	var parts []string
-	for _, ref := range []string{entry.Secret, entry.Token, entry.AppToken} {
+	for _, ref := range references(entry) {
 		if ref == "" {
 			continue
 		}
