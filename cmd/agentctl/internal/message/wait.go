@@ -52,10 +52,9 @@ func Say(ctx context.Context, e *command.Env, agent string, from Peer, session, 
 const step = 20 * time.Second
 
 // Turn waits until the inbox event has its fate, or ctx ends. A registry that is
-// away for a moment does not end the wait. changed, which may be nil, gets the turn each
-// time it waits for something else, and the turn that comes before it and waits, if there
-// is one.
-func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed func(t, ahead *registry.Turn)) (*registry.Turn, error) {
+// away for a moment does not end the wait. changed, which may be nil, gets the progress each
+// time the turn waits for something else.
+func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed func(Progress)) (*registry.Turn, error) {
 	var away time.Time
 	var waits waiter
 	for {
@@ -83,11 +82,11 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 			return r.GetTurn(), nil
 		default:
 			away = time.Time{}
-			var ahead *registry.Turn
+			p := Progress{Turn: r.GetTurn()}
 			if changed != nil {
-				ahead = Ahead(ctx, e, r.GetTurn())
+				p.Ahead, p.Person = Ahead(ctx, e, p.Turn), person(ctx, e, p.Turn)
 			}
-			waits.see(r.GetTurn(), ahead, changed)
+			waits.see(p, changed)
 			// An answer that came early must not become a busy loop.
 			if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 				return nil, waits.explain(err)
@@ -109,14 +108,45 @@ const (
 	watchStep  = 2 * time.Second
 )
 
-// waiter remembers what a turn waits for.
-type waiter struct {
-	turn, ahead *registry.Turn
-	seen        string
-	last        time.Duration
+// Progress is how far a turn is that has no fate yet.
+type Progress struct {
+	Turn *registry.Turn
+	// Ahead is the turn that comes before it and waits; nil: there is none.
+	Ahead *registry.Turn
+	// Person is what a person has to answer before it goes on, with the command for that;
+	// empty: nothing.
+	Person string
 }
 
-func (w *waiter) step(changed func(t, ahead *registry.Turn)) time.Duration {
+// person is [Progress.Person] of a turn; empty also when that is not known. A conversation has
+// one turn at work.
+func person(ctx context.Context, e *command.Env, t *registry.Turn) string {
+	if t.GetState() != registry.TurnState_TURN_STATE_CLAIMED {
+		return ""
+	}
+	a, _ := e.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{AgentId: t.GetAgentId(), State: registry.ApprovalState_APPROVAL_STATE_PENDING})
+	for _, one := range a.GetApprovals() {
+		if one.GetThreadId() == t.GetThreadId() {
+			return "it waits until a person allows a command; to allow it: agentctl approvals approve " + one.GetApprovalId()
+		}
+	}
+	q, _ := e.Questions().ListQuestions(ctx, &registry.ListQuestionsRequest{AgentId: t.GetAgentId(), State: registry.QuestionState_QUESTION_STATE_PENDING})
+	for _, one := range q.GetQuestions() {
+		if one.GetThreadId() == t.GetThreadId() {
+			return fmt.Sprintf("it asks %.200q; to answer: agentctl questions answer %s ANSWER", one.GetText(), one.GetQuestionId())
+		}
+	}
+	return ""
+}
+
+// waiter remembers what a turn waits for.
+type waiter struct {
+	Progress
+	seen string
+	last time.Duration
+}
+
+func (w *waiter) step(changed func(Progress)) time.Duration {
 	if changed == nil {
 		return step
 	}
@@ -124,26 +154,26 @@ func (w *waiter) step(changed func(t, ahead *registry.Turn)) time.Duration {
 	return w.last
 }
 
-func (w *waiter) see(t, ahead *registry.Turn, changed func(t, ahead *registry.Turn)) {
-	w.turn, w.ahead = t, ahead
-	now := ""
-	for _, one := range []*registry.Turn{t, ahead} {
+func (w *waiter) see(p Progress, changed func(Progress)) {
+	w.Progress = p
+	now := p.Person + "\n"
+	for _, one := range []*registry.Turn{p.Turn, p.Ahead} {
 		now += one.GetState().String() + " " + one.GetNextAt().String() + " " + one.GetError() + "\n"
 	}
 	if now != w.seen && changed != nil {
-		changed(t, ahead)
+		changed(p)
 	}
 	w.seen = now
 }
 
 // explain adds to the end of a wait what the turn waits for.
 func (w *waiter) explain(err error) error {
-	what := WaitOf(w.turn, w.ahead, time.Now()).String()
-	switch state := w.turn.GetState(); {
+	what := cmp.Or(w.Person, WaitOf(w.Turn, w.Ahead, time.Now()).String())
+	switch state := w.Turn.GetState(); {
 	case what != "":
-	case state == registry.TurnState_TURN_STATE_CLAIMED && w.turn.GetClaimedAt() != nil:
-		what = fmt.Sprintf("a runner has been working on it for %s", time.Since(w.turn.GetClaimedAt().AsTime()).Round(time.Second))
-	case state == registry.TurnState_TURN_STATE_QUEUED && w.ahead == nil:
+	case state == registry.TurnState_TURN_STATE_CLAIMED && w.Turn.GetClaimedAt() != nil:
+		what = fmt.Sprintf("a runner has been working on it for %s", time.Since(w.Turn.GetClaimedAt().AsTime()).Round(time.Second))
+	case state == registry.TurnState_TURN_STATE_QUEUED && w.Ahead == nil:
 		what = "no runner works on it yet"
 	default:
 		return err
@@ -152,11 +182,15 @@ func (w *waiter) explain(err error) error {
 }
 
 // Note reports what a turn waits for, once for each cause.
-func Note(e *command.Env) func(t, ahead *registry.Turn) {
+func Note(e *command.Env) func(Progress) {
 	said := ""
-	return func(t, ahead *registry.Turn) {
-		if w := WaitOf(t, ahead, time.Now()); w.Cause != "" && w.Cause != said {
-			e.Note("message %d: %s", t.GetInboxId(), screen.Line(w.String()))
+	return func(p Progress) {
+		w := WaitOf(p.Turn, p.Ahead, time.Now())
+		if p.Person != "" {
+			w = Wait{Cause: p.Person}
+		}
+		if w.Cause != "" && w.Cause != said {
+			e.Note("message %d: %s", p.Turn.GetInboxId(), screen.Line(w.String()))
 			said = w.Cause
 		}
 	}

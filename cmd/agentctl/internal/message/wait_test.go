@@ -45,11 +45,11 @@ func TestWaiting(t *testing.T) {
 	}
 	var w waiter
 	changes := 0
-	count := func(*registry.Turn, *registry.Turn) { changes++ }
+	count := func(Progress) { changes++ }
 	for range 3 {
-		w.see(waits(false, 12*time.Second), nil, count)
+		w.see(Progress{Turn: waits(false, 12*time.Second)}, count)
 	}
-	w.see(waits(false, 30*time.Second), nil, count)
+	w.see(Progress{Turn: waits(false, 30*time.Second)}, count)
 	if changes != 2 {
 		t.Errorf("%d changes", changes)
 	}
@@ -70,7 +70,7 @@ func TestWaiting(t *testing.T) {
 		"message 3 has no reply yet; it is not lost; no runner works on it yet":                {State: registry.TurnState_TURN_STATE_QUEUED},
 		"message 3 has no reply yet; it is not lost":                                           nil,
 	} {
-		if got := fault.From(TimedOut((&waiter{turn: turn}).explain(context.DeadlineExceeded), "alice", 3)); got.What != want || got.Reason != fault.Deadline {
+		if got := fault.From(TimedOut((&waiter{Progress: Progress{Turn: turn}}).explain(context.DeadlineExceeded), "alice", 3)); got.What != want || got.Reason != fault.Deadline {
 			t.Errorf("got  %q\nwant %q", got.What, want)
 		}
 	}
