@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
@@ -58,6 +59,20 @@ func (x *examination) agents(ctx context.Context) {
 	}
 }
 
+// ofAll reports a problem of theclaw.yaml, which every agent has, once; false: it is of one agent.
+func (x *examination) ofAll(what string) bool {
+	if !strings.HasPrefix(what, "theclaw.") {
+		return false
+	}
+	known := slices.ContainsFunc(x.findings, func(f finding) bool {
+		return strings.HasPrefix(f.Detail, what) || f.Detail != "" && strings.HasPrefix(what, f.Detail)
+	})
+	if !known {
+		x.note("settings", problem, "correct that place", "%s", what)
+	}
+	return true
+}
+
 // faulty counts the findings that are not well.
 func (x *examination) faulty() (n int) {
 	for _, f := range x.findings {
@@ -78,6 +93,9 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 	case registry.AgentHealth_AGENT_HEALTH_DEGRADED:
 		if a.GetSetAside() != nil {
 			x.note("agent", warning, "see the runner's log; work on it resumes automatically", "%s is %s", id, a.GetProblem())
+			break
+		}
+		if x.ofAll(a.GetProblem()) {
 			break
 		}
 		x.note("agent", problem, "correct what it names: a place in its settings, the write permission of its files, or the space on the disk", "%s works with limits: %s", id, a.GetProblem())

@@ -30,6 +30,9 @@ func (x *examination) legacy(ctx context.Context, live bool) {
 				"%s: %s; the oldest is of %s", e.Name(), what, found.Waiting.Oldest)
 		}
 		for _, c := range found.Changes {
+			if x.ofAll(c.What) {
+				continue
+			}
 			status := warning
 			if c.Stops {
 				status = problem
