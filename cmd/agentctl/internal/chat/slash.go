@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -188,6 +189,9 @@ func (t *talk) ended(id int64) string {
 // unknown is the answer to a command that there is not.
 func unknown(name string) string {
 	near := candidates("/" + name)
+	if one := config.Nearest(name, names()); len(near) == 0 && one != "" {
+		near = []string{one}
+	}
 	if len(near) == 0 || name == "" {
 		return fmt.Sprintf("there is no command /%s; /help lists them", name)
 	}

@@ -54,6 +54,9 @@ func TestCommandsAreTheSame(t *testing.T) {
 			t.Errorf("/%s: %q with --plain, on the screen:\n%s", name, s, shown(m))
 		}
 	}
+	if got := unknown("explan"); got != "there is no command /explan; did you mean /explain?" {
+		t.Error(got)
+	}
 	notes.Reset()
 	p.command("help", "")
 	for _, name := range names() {
