@@ -329,6 +329,9 @@ func TestSetupAtATerminal(t *testing.T) {
 	first, _, _ := strings.Cut(line, "; exec cat")
 	s := terminal(t, first+"; stty -a | grep -o ' echo '; "+line)
 	s.shows("Which model provider", "openai", "Enter for none:")
+	s.do("send-keys", "opnai", "Enter") // nearly a name of the list
+	s.shows("Is opnai a server of your own, and not openai? [y/N]")
+	s.do("send-keys", "Enter")
 	s.do("send-keys", "work", "Enter")
 	s.shows("Address of its API")
 	s.do("send-keys", m.url, "Enter")
@@ -336,7 +339,7 @@ func TestSetupAtATerminal(t *testing.T) {
 	s.do("send-keys", "m1", "Enter")
 	s.shows("Key (not shown")
 	s.do("send-keys", "C-c")
-	s.shows("exit=1", "echo", "Enter for none:")
+	s.shows("Error: interrupted before the question was answered", "exit=1", "echo", "Enter for none:")
 	if _, err := os.Stat(filepath.Join(home, "providers.yaml")); !os.IsNotExist(err) {
 		t.Error("something was written:", err)
 	}

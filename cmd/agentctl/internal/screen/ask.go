@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
@@ -34,7 +35,7 @@ type answer struct {
 func Ask(ctx context.Context, e *command.Env, question string) (string, error) {
 	fmt.Fprint(e.Err, question)
 	in, _ := e.Terminal()
-	return wait(ctx, func() answer {
+	text, err := wait(ctx, func() answer {
 		var text []byte
 		for one := make([]byte, 1); ; {
 			n, err := in.Read(one)
@@ -48,6 +49,10 @@ func Ask(ctx context.Context, e *command.Env, question string) (string, error) {
 			}
 		}
 	})
+	if ctx.Err() != nil {
+		fmt.Fprintln(e.Err) // the line of the question has no end yet
+	}
+	return text, err
 }
 
 // Hidden asks for a line that is not shown. The terminal is as it was when it returns.
@@ -78,6 +83,6 @@ func wait(ctx context.Context, read func() answer) (string, error) {
 		}
 		return a.text, a.err
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return "", fault.Wrap(fault.New(codes.Canceled, fault.Canceled, "interrupted before the question was answered", "run the command again"), ctx.Err())
 	}
 }

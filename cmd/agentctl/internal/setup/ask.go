@@ -9,6 +9,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
@@ -38,9 +39,27 @@ func askProvider(ctx context.Context, e *command.Env, known []*runner.Provider) 
 			}
 		}
 		err = provider.CheckName(answer)
+		if near := nearest(answer, known); err == nil && near != "" {
+			if yes, err := screen.Confirm(ctx, e, "Is "+answer+" a server of your own, and not "+near+"?"); err != nil || yes {
+				return answer, err
+			}
+			continue
+		}
 		if err == nil && (provider.Find(known, answer) != nil || strings.Trim(answer, "0123456789") != "") {
 			return answer, nil
 		}
 		e.Note("%.80q is neither a number of the list nor a name", answer)
 	}
+}
+
+// nearest is the known provider that a person may have meant who typed another name; empty: none.
+func nearest(name string, known []*runner.Provider) string {
+	if provider.Find(known, name) != nil {
+		return ""
+	}
+	var names []string
+	for _, p := range known {
+		names = append(names, p.GetName())
+	}
+	return config.Nearest(name, names)
 }
