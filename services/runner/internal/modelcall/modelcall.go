@@ -107,7 +107,7 @@ func (m Model) ForPeers(source string) *Try {
 		return nil
 	}
 	return &Try{
-		Err:   model.Errorf(model.Config, "no model provider is set up, and the built-in offline model does not answer messages from a channel: write providers.yaml or set a key and start agentd again, or choose it with pai.provider: offline"),
+		Err:   model.Errorf(model.Config, "no model provider is set up, and the built-in offline model does not answer messages from a channel: write providers.yaml or set a key and start agentd again, or choose it with pai.provider: offline, and stop and start the agent"),
 		Again: true, Wait: m.PeersWait,
 	}
 }
