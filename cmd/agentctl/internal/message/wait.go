@@ -84,7 +84,7 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 			away = time.Time{}
 			p := Progress{Turn: r.GetTurn()}
 			if changed != nil {
-				p.Ahead, p.Person = Ahead(ctx, e, p.Turn), person(ctx, e, p.Turn)
+				p.Ahead, p.Person = Ahead(ctx, e, p.Turn), Person(ctx, e, p.Turn)
 			}
 			waits.see(p, changed)
 			// An answer that came early must not become a busy loop.
@@ -113,14 +113,12 @@ type Progress struct {
 	Turn *registry.Turn
 	// Ahead is the turn that comes before it and waits; nil: there is none.
 	Ahead *registry.Turn
-	// Person is what a person has to answer before it goes on, with the command for that;
-	// empty: nothing.
-	Person string
+	Person string // see the function Person
 }
 
-// person is [Progress.Person] of a turn; empty also when that is not known. A conversation has
-// one turn at work.
-func person(ctx context.Context, e *command.Env, t *registry.Turn) string {
+// Person is what a person has to answer before a turn goes on, with the command for that; empty
+// also when that is not known. A conversation has one turn at work.
+func Person(ctx context.Context, e *command.Env, t *registry.Turn) string {
 	if t.GetState() != registry.TurnState_TURN_STATE_CLAIMED {
 		return ""
 	}

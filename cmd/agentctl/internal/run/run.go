@@ -171,14 +171,17 @@ func (w *watcher) look(ctx context.Context, r *runner.WaitRunResponse) message.W
 		t.Attempts = []*registry.Attempt{{Counted: f.GetCounted()}}
 		return message.WaitOf(t, nil, time.Now())
 	}
-	if r.GetStatus() != runner.RunStatus_RUN_STATUS_TIMEOUT || r.GetStartedAt() != nil {
+	if r.GetStatus() != runner.RunStatus_RUN_STATUS_TIMEOUT {
 		return message.Wait{}
 	}
-	// It is not begun: the registry knows whether another one of its conversation is before
-	// it. The answer is an extra, so no error of it is one of the run.
+	// The registry knows whether another one of its conversation is before it, and what is
+	// asked. The answer is an extra, so no error of it is one of the run.
 	g, err := w.env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: w.agent, Key: w.id})
 	if err != nil {
 		return message.Wait{}
+	}
+	if r.GetStartedAt() != nil {
+		return message.Wait{Cause: message.Person(ctx, w.env, g.GetTurn())}
 	}
 	return message.WaitOf(g.GetTurn(), message.Ahead(ctx, w.env, g.GetTurn()), time.Now())
 }
