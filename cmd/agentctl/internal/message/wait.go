@@ -112,7 +112,7 @@ const (
 type Progress struct {
 	Turn *registry.Turn
 	// Ahead is the turn that comes before it and waits; nil: there is none.
-	Ahead *registry.Turn
+	Ahead  *registry.Turn
 	Person string // see the function Person
 }
 

@@ -446,7 +446,9 @@ func (s *Set) connected(ctx context.Context, a *account, identity, name string) 
 }
 
 // references are where the secrets of an account are read; empty: it has none of that kind.
-func references(entry layer.Account) []string { return []string{entry.Secret, entry.Token, entry.AppToken} }
+func references(entry layer.Account) []string {
+	return []string{entry.Secret, entry.Token, entry.AppToken}
+}
 
 // reread is what has to be done after a secret of an account was corrected. A gateway has the
 // variables of its start.
