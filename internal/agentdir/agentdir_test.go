@@ -109,8 +109,11 @@ func TestOpenHomeIsPrivate(t *testing.T) {
 	as(t, err, codes.FailedPrecondition, fault.PermissionDenied)
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
-	if _, err := OpenHome(file); err == nil {
-		t.Error("a file was opened as home")
+	for _, path := range []string{file, file + "/below"} {
+		_, err := OpenHome(path)
+		if e := as(t, err, codes.FailedPrecondition, fault.InvalidArgument); !strings.Contains(fault.Line(e), path) {
+			t.Errorf("the error does not name %s: %v", path, e)
+		}
 	}
 }
 

@@ -43,7 +43,9 @@ type Home struct {
 // mode 0700 where they are missing. A home that others can write to is refused.
 func OpenHome(path string) (*Home, error) {
 	h := &Home{Home: layout.At(path)}
-	if err := os.MkdirAll(h.Path(), 0o700); err != nil {
+	if err := os.MkdirAll(h.Path(), 0o700); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, h.Path()+" is no directory and cannot be made one", "set THECLAW_HOME to a directory"), err)
+	} else if err != nil {
 		return nil, Fault(err)
 	}
 	if err := private(h.Path()); err != nil {

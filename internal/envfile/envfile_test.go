@@ -32,6 +32,9 @@ func TestRead(t *testing.T) {
 	if got, err := envfile.Read(filepath.Join(t.TempDir(), ".env")); err != nil || got != nil {
 		t.Errorf("without a file: %q, %v", got, err)
 	}
+	if got, err := envfile.Read(filepath.Join(write(t, "", 0o600), ".env")); err != nil || got != nil {
+		t.Errorf("below a file: %q, %v", got, err)
+	}
 }
 
 func TestRefused(t *testing.T) {
