@@ -257,6 +257,9 @@ func (p *plain) piece(i feed.Item) {
 		p.said += i.Text
 	case feed.Began:
 		p.said = ""
+		if p.tools[i.CallID] != "" { // the run goes on, after a question for instance, and shows its call again
+			break
+		}
 		if said, ok := message.ToPeer(i.Text); ok && i.Tool == "message_send" {
 			p.say(agent, said)
 		} else if name, about, _ := strings.Cut(i.Summary, " "); name != "" {

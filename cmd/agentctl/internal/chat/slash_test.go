@@ -54,6 +54,14 @@ func TestCommandsAreTheSame(t *testing.T) {
 			t.Errorf("/%s: %q with --plain, on the screen:\n%s", name, s, shown(m))
 		}
 	}
+	var out strings.Builder
+	p.e.Out = &out
+	for range 2 {
+		p.piece(feed.Item{What: feed.Began, CallID: "c1", Tool: "ask_user", Summary: "ask_user Which day?"})
+	}
+	if got := out.String(); got != "a1 runs ask_user: Which day?\n" {
+		t.Errorf("a call that the run shows again: %q", got)
+	}
 	if got := unknown("explan"); got != "there is no command /explan; did you mean /explain?" {
 		t.Error(got)
 	}
