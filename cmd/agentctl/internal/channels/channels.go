@@ -56,6 +56,7 @@ type account struct {
 	Enabled   bool     `json:"enabled"`
 	DM        string   `json:"dm"`
 	AllowFrom []string `json:"allow_from,omitempty"`
+	Groups    []string `json:"groups,omitempty"`
 	URL       string   `json:"url,omitempty"`
 	Secret    string   `json:"secret,omitempty"`
 	Token     string   `json:"token,omitempty"`
@@ -65,7 +66,7 @@ type account struct {
 }
 
 func of(a layer.Account) account {
-	return account{a.Name, a.Type, a.Enabled, a.DM, a.AllowFrom, a.URL, a.Secret, a.Token, a.AppToken, a.API, a.Plugin}
+	return account{a.Name, a.Type, a.Enabled, a.DM, a.AllowFrom, a.Groups.Allow, a.URL, a.Secret, a.Token, a.AppToken, a.API, a.Plugin}
 }
 
 // accounts are those of the settings, by name.
@@ -264,7 +265,7 @@ func listCommand(e *command.Env) *cobra.Command {
 			for _, a := range list {
 				out = append(out, of(a))
 			}
-			t := screen.NewTable(e, "name", "type", "dm", "allow from", "secrets", "address").Cut("allow from").Drop("secrets").
+			t := screen.NewTable(e, "name", "type", "dm", "allow from", "groups", "secrets", "address").Cut("allow from").Drop("secrets", "groups").
 				None("no accounts: 'agentctl channels add TYPE NAME' adds one")
 			return screen.List(t, out, func(a account) []any {
 				dm := a.DM
@@ -272,7 +273,7 @@ func listCommand(e *command.Env) *cobra.Command {
 					dm = "disabled"
 				}
 				secrets := strings.Join(strings.Fields(strings.Join([]string{a.Token, a.AppToken, a.Secret}, " ")), " ")
-				return []any{a.Name, a.Type, dm, cmp.Or(strings.Join(a.AllowFrom, " "), "-"), cmp.Or(secrets, "-"), cmp.Or(a.URL, a.API, a.Plugin, "-")}
+				return []any{a.Name, a.Type, dm, cmp.Or(strings.Join(a.AllowFrom, " "), "-"), cmp.Or(strings.Join(a.Groups, " "), "-"), cmp.Or(secrets, "-"), cmp.Or(a.URL, a.API, a.Plugin, "-")}
 			})
 		},
 	}
