@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/boundary"
@@ -119,18 +120,26 @@ func (r Result) encode(c Call) []byte {
 	case len(r.JSON) > 0:
 		return Fit(r.JSON)
 	}
-	out := textual{Text: WithoutPictures(r.Text)}
-	if !r.Bounded {
-		out.Text = Ends(out.Text, most, func(all string) string {
-			out.CompleteOutput = Complete(c, all)
-			return out.CompleteOutput
-		})
+	text := WithoutPictures(r.Text)
+	if r.Bounded {
+		most = utf8.RuneCountInString(text)
 	}
-	b, err := json.Marshal(out)
-	if err != nil { // a struct of strings always encodes
-		return Problem("the result cannot be encoded")
+	var out textual
+	complete := sync.OnceValue(func() string {
+		out.CompleteOutput = Complete(c, text)
+		return out.CompleteOutput
+	})
+	for {
+		out.Text = Ends(text, most, func(string) string { return complete() })
+		b, err := json.Marshal(out)
+		if err != nil { // a struct of strings always encodes
+			return Problem("the result cannot be encoded")
+		}
+		if len(b) <= MaxResult {
+			return b
+		}
+		most /= 2 // a character takes up to six bytes
 	}
-	return Fit(b)
 }
 
 // Note is a result with a line of ours behind what the program said.

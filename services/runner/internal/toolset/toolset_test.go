@@ -167,6 +167,37 @@ func TestLongText(t *testing.T) {
 	}
 }
 
+// S1-51: a text whose JSON is larger than a result can be is shortened like any other long one, also where the tool has
+// bounded it: the largest limits of the settings allow more.
+func TestLargestText(t *testing.T) {
+	for name, c := range map[string]toolset.Result{
+		"escapes":      {Text: strings.Repeat("<", 200_000)},
+		"four bytes":   {Text: strings.Repeat("\U0001F600", 200_000)},
+		"bounded":      {Text: strings.Repeat("a", 1<<20) + "[the end]", Bounded: true},
+		"bounded HTML": {Text: strings.Repeat("<", 200<<10) + "[the end]", Bounded: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool, workdir := named("a"), t.TempDir()
+			tool.result = c
+			calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{Workdir: workdir, ToolLimits: &registrypb.ToolLimits{ResultChars: 200_000}}, tool)
+			result, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+			var got struct {
+				Text string
+				File string `json:"complete_output"`
+			}
+			if json.Unmarshal([]byte(result), &got) != nil || err != nil {
+				t.Fatalf("%.200s %v", result, err)
+			}
+			if len(result) < toolset.MaxResult/4 || len(result) > toolset.MaxResult || !strings.HasSuffix(got.Text, c.Text[len(c.Text)-8:]) || !strings.Contains(got.Text, "left out; complete output: "+got.File) {
+				t.Errorf("%d bytes: %.200s", len(result), result)
+			}
+			if b, err := os.ReadFile(filepath.Join(workdir, got.File)); err != nil || string(b) != c.Text {
+				t.Errorf("%d bytes are kept, %v", len(b), err)
+			}
+		})
+	}
+}
+
 // S4-64, S1-50: the settings say how much of a text a model reads; the complete text is in a file, which a
 // repeat of the call writes again.
 func TestCompleteText(t *testing.T) {
