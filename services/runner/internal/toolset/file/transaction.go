@@ -171,11 +171,12 @@ func (tx *transaction) commit() error {
 }
 
 // apply brings the files to their content after. A file that has neither that nor its
-// content before is left as it is, and named in the error; when no file has its content
+// content before is left as it is, and named in the error; when no file was brought to its content
 // after yet, none is changed and the transaction is removed.
 func (tx *transaction) apply() error {
 	var open []int
 	var foreign []string
+	placed := false // a file that another writer has changed since: its new content is not staged any more
 	for i, e := range tx.Files {
 		switch tx.dir.digest(e.Path) {
 		case e.After:
@@ -183,9 +184,11 @@ func (tx *transaction) apply() error {
 			open = append(open, i)
 		default:
 			foreign = append(foreign, shown(e.Path))
+			_, err := tx.dir.Lstat(path.Join(tx.name, strconv.Itoa(i)))
+			placed = placed || e.After != "" && errors.Is(err, fs.ErrNotExist)
 		}
 	}
-	if len(foreign) > 0 && len(open)+len(foreign) == len(tx.Files) {
+	if len(foreign) > 0 && !placed && len(open)+len(foreign) == len(tx.Files) {
 		tx.remove()
 		return fmt.Errorf("%s was changed by another writer while the change was prepared: no file was changed, read it again and repeat the change", strings.Join(foreign, ", "))
 	}
