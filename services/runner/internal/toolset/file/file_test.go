@@ -518,6 +518,10 @@ func TestSearch(t *testing.T) {
 	a.refuses("grep", args{"pattern": "(a"}, "pattern cannot be used")
 	a.refuses("grep", args{"pattern": "([ab]{1000}){900}"}, "pattern cannot be used")
 	a.refuses("grep", args{"pattern": strings.Repeat("[ab]{1000}", 6)}, "repeats too much")
+	a.put("marked/mark", "\xef\xbb\xbfusing x\n")
+	a.does("grep", args{"pattern": "^using", "path": "marked"}, "marked/mark:1: using x") // the mark is no character of the line
+	a.put("large/utf16", "\xff\xfe"+strings.Repeat("a\x00\n\x00", 4<<20)+"e\x00")
+	a.does("grep", args{"pattern": "e", "path": "large"}, "[nothing matches; left out because they cannot be read: 1]")
 	for n := range 1200 {
 		a.put(fmt.Sprintf("many/f%04d", n), "hit\nhit\n")
 	}

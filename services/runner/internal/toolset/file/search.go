@@ -385,9 +385,11 @@ func (s *searched) file(ctx context.Context, name string, f io.Reader, size int6
 	if isBinary(head) {
 		return nil
 	}
-	if e := encodingOf(head); e.wide() {
-		b, err := io.ReadAll(io.LimitReader(s.in, maxFile))
-		if err != nil {
+	if e := encodingOf(head); !e.wide() {
+		_, _ = s.in.Discard(len(marks[e])) // it was peeked at
+	} else {
+		b, err := io.ReadAll(io.LimitReader(s.in, maxFile+1))
+		if err != nil || len(b) > maxFile {
 			s.list.unread++
 			return nil
 		}
