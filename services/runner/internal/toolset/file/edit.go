@@ -97,7 +97,7 @@ func edit(_ context.Context, d *dir, c toolset.Call) ([]change, string, error) {
 		a.New = crlf(a.New)
 	}
 	if !strings.Contains(text, a.Old) {
-		a.Old = crlf(a.Old)
+		a.Old, a.New = crlf(a.Old), crlf(a.New)
 	}
 	at := occurrences(text, a.Old)
 	lines := lineNumbers(text, at)

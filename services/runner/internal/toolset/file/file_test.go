@@ -264,6 +264,7 @@ func TestEdit(t *testing.T) {
 		"utf-16":   {"\xff\xfea\x00\r\x00\n\x00", "a\n", "é\n\U0001F600\n", "\xff\xfe\xe9\x00\r\x00\n\x00\x3d\xd8\x00\xde\r\x00\n\x00", "in line 1"},
 		"utf-16be": {"\xfe\xff\x00a", "a", "é", "\xfe\xff\x00\xe9", "in line 1"},
 		"open":     {"a\nb", "b", "c", "a\nc", "in line 2"},
+		"mixed":    {"a\nb\nc\r\nd\r\n", "c\nd", "c\nx\nd", "a\nb\nc\r\nx\r\nd\r\n", "in line 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := *a
