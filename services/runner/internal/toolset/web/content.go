@@ -21,7 +21,7 @@ func read(r response) (title, text string) {
 		return oneLine(title), clean(text)
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		var indented bytes.Buffer
-		if json.Indent(&indented, r.body, "", "  ") == nil && indented.Len() <= 4*MaxBody {
+		if json.Indent(&indented, []byte(decode(r)), "", "  ") == nil && indented.Len() <= 4*MaxBody {
 			return "", clean(indented.String())
 		}
 		return "", content(r)
@@ -71,7 +71,7 @@ func textual(kind string) bool {
 // element of a page; without these, as UTF-8 where it is that.
 func decode(r response) string {
 	encoding, name, certain := charset.DetermineEncoding(r.body, r.header.Get("Content-Type"))
-	if !certain && isUTF8(r.body) {
+	if !certain && isUTF8(r.body) && !(name == "iso-2022-jp" && bytes.ContainsRune(r.body, '\x1b')) { // which is in 7 bits
 		name = "utf-8"
 	}
 	body := bytes.TrimPrefix(r.body, []byte("\xef\xbb\xbf"))
