@@ -174,10 +174,16 @@ func explain(f *failure, attempts int, sent bool) error {
 		text += fmt.Sprintf(" It was tried %d times.", attempts)
 	}
 	if sent {
-		text += " The request was sent, so it may have had its effect: find that out before you repeat it."
+		return sentError(text + " The request was sent, so it may have had its effect: find that out before you repeat it.")
 	}
 	return errors.New(text)
 }
+
+// sentError is why there is no response to a request that may have had its effect.
+type sentError string
+
+// Error implements error.
+func (e sentError) Error() string { return string(e) }
 
 // attempt makes a request once. sent: a connection was there to send it on.
 func (c *client) attempt(ctx context.Context, r request) (response, bool, *failure) {

@@ -137,7 +137,7 @@ func TestTimeout(t *testing.T) {
 		o.HTTP.Timeout = 50 * time.Millisecond
 		r := run(t, tool(t, "http_request", o), map[string]string{"url": url, "method": method}, nil)
 		mu.Lock()
-		if n != attempts || !strings.Contains(r.Text, "did not respond within 50ms") || (method == "POST") != strings.Contains(r.Text, "may have had its effect") {
+		if n != attempts || !strings.Contains(r.Text, "did not respond within 50ms") || (method == "POST") != strings.Contains(r.Text, "may have had its effect") || (method == "POST") != r.InDoubt {
 			t.Errorf("%s: %d attempts, %s", method, n, r.Text)
 		}
 		mu.Unlock()

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/textproto"
@@ -127,7 +128,9 @@ func (r *requester) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	limits := r.limits.of(c.Place.Config.GetHttp())
 	res, err := r.client.do(ctx, request{a.Method, u, header, a.Body, limits})
 	if err != nil {
-		return toolset.Failed(secrets.Without(err.Error()))
+		failed := toolset.Failed(secrets.Without(err.Error()))
+		_, failed.InDoubt = errors.AsType[sentError](err)
+		return failed
 	}
 	headers := map[string]string{}
 	for name, values := range res.header {
