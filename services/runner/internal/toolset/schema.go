@@ -388,11 +388,32 @@ func (t *Tools) fits(spec Spec, arguments json.RawMessage) (misfit, note string)
 	if !ok {
 		return "the arguments are not a JSON object: nothing was run", ""
 	}
-	problems, note := t.schemas.compiled(spec.Schema).check(object)
+	of := t.schemas.compiled(spec.Schema)
+	problems, note := of.check(object)
+	if spec.Server == "" {
+		problems = append(problems, of.otherCase(object)...)
+	}
 	if len(problems) > 0 {
 		misfit = invalid(spec, "nothing was run, the arguments do not fit: "+strings.Join(problems, "; "))
 	}
 	return misfit, note
+}
+
+// otherCase returns the arguments whose names are those of the schema but for their case. Our tools, which encoding/json decodes
+// for, would take one for the other, and what people read of a call would be the argument that is not used.
+func (c *schema) otherCase(arguments map[string]any) (problems []string) {
+	if c.schema == nil {
+		return nil
+	}
+	for name := range arguments {
+		for known := range c.schema.Properties {
+			if c.schema.Properties[name] == nil && strings.EqualFold(name, known) {
+				problems = append(problems, boundary.Name(name)+" is not an argument of this tool, "+known+" is")
+			}
+		}
+	}
+	slices.Sort(problems)
+	return problems[:min(len(problems), maxProblems)]
 }
 
 // decoded is a JSON object with its numbers as float64; one that is out of range is the largest one.

@@ -412,6 +412,28 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// S2-50, S2-105: a name that differs from that of an argument by its case is not a second way to give it: tools read names in any
+// case, and people read of a call what stands under the exact ones.
+func TestSchemaCase(t *testing.T) {
+	const schema = `{"type":"object","properties":{"url":{"type":"string"},"URI":{"type":"string"},"uri":{"type":"string"}}}`
+	for arguments, want := range map[string]string{
+		`{"url":"https://example.org","URL":"https://example.net"}`: "URL is not an argument of this tool, url is",
+		`{"\u0055rl":"https://example.net"}`:                        "Url is not an argument of this tool, url is",
+		`{"url":"a","uri":"b","URI":"c","other":"d"}`:               "",
+	} {
+		for _, server := range []string{"", "github"} { // which may tell them apart
+			tool := named("fetch")
+			tool.spec.Server, tool.spec.Schema, tool.result = server, json.RawMessage(schema), toolset.Result{Text: "done"}
+			calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+			text, err := toolsettest.Use(t.Context(), calls, "tool:1:1", model.ToolCall{Name: "fetch", Arguments: json.RawMessage(arguments)}, true)
+			failure := toolset.Failure([]byte(text))
+			if refused := want != "" && server == ""; err != nil || refused != (failure != "") || refused && !strings.Contains(failure, "nothing was run, the arguments do not fit: "+want+".") {
+				t.Errorf("%s for %q: %s %v", arguments, server, text, err)
+			}
+		}
+	}
+}
+
 // S2-105: the schemas of MCP servers have every keyword, and the model reads which argument is wrong and what was expected.
 func TestSchemaKeywords(t *testing.T) {
 	for _, c := range []struct{ schema, arguments, want string }{
