@@ -25,7 +25,7 @@ func TestWorkdirMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.start(t, "registry")
-	runner := func(name string) *world.Process {
+	runner := func(name string, env ...string) *world.Process {
 		t.Helper()
 		if f.homes[name] == "" {
 			users[name] = users["runner"]
@@ -33,7 +33,7 @@ func TestWorkdirMoves(t *testing.T) {
 			f.issue(t, name)
 		}
 		p := f.program
-		p.Env = append(slices.Clone(p.Env), "THECLAW_HOME="+f.homes[name], "HOME="+f.homes[name])
+		p.Env = append(append(slices.Clone(p.Env), "THECLAW_HOME="+f.homes[name], "HOME="+f.homes[name]), env...)
 		if os.Geteuid() == 0 {
 			p.User = &syscall.Credential{Uid: users[name], Gid: users[name]}
 		}
@@ -75,10 +75,38 @@ func TestWorkdirMoves(t *testing.T) {
 	if got := do("ls; cat third"); strings.Contains(got, "large") || !strings.Contains(got, "third") {
 		t.Errorf("after it was kept elsewhere: %s", got)
 	}
+	// An edit that was kept, and whose result was not, is not made again.
+	c.Set(t, "a1", "tools.profile", "full")
+	last.Kill()
+	edits := runner("runner-3", failpoint+"=T5.after:1")
+	id, err := c.Push(t.Context(), "a1", world.Peer("bob"), `call: edit {"path":"third","old_text":"third","new_text":"third and fourth"}`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edits.Exit()
+	last = runner("runner-2")
+	if got := c.Reply(t, c.Await(t, "a1", id)); !edits.Killed() || !strings.Contains(got, "edited third: replaced 1 occurrence") {
+		t.Errorf("the edit: killed %v, %s", edits.Killed(), got)
+	}
+	if got := do("cat third"); !strings.HasSuffix(got, "\nthird and fourth") {
+		t.Errorf("after the edit: %s", got)
+	}
+	// Nor is a directory put aside of which all was kept.
+	c.Say(t, "a1", world.Peer("bob"), `call: edit {"path":"third","old_text":"fourth","new_text":"fifth"}`)
+	last.Kill()
+	second = runner("runner-3")
+	do("echo more >> third")
+	second.Kill()
+	last = runner("runner-2")
+	if got := do("cat third"); !strings.HasSuffix(got, "\nthird and fifth\nmore") {
+		t.Errorf("after the edit and a move: %s", got)
+	}
 	// What was never kept is not lost: it lies beside.
-	left, err := filepath.Glob(filepath.Join(f.homes["runner-2"], "agents", "a1", "workdir.unkept-*", "large"))
-	if err != nil || len(left) != 1 {
-		t.Errorf("put aside: %v, %v", left, err)
+	for _, name := range []string{"", "large"} {
+		left, err := filepath.Glob(filepath.Join(f.homes["runner-2"], "agents", "a1", "workdir.unkept-*", name))
+		if err != nil || len(left) != 1 {
+			t.Errorf("put aside: %v, %v", left, err)
+		}
 	}
 	// Or all runners have one directory.
 	shared, err := os.MkdirTemp("", "theclaw-workdirs")

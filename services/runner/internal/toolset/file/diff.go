@@ -20,8 +20,8 @@ import (
 const (
 	// maxDiffed bounds the contents that are compared line by line, in bytes.
 	maxDiffed = 1 << 20
-	// maxDiffs bounds the text of all differences of one call, in bytes. They are a part of its
-	// manifest, which is written twice.
+	// maxDiffs bounds the text of all differences of one call, in bytes. They are a part of the manifest
+	// that is kept with the previous contents.
 	maxDiffs = 256 << 10
 )
 

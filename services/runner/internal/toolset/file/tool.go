@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -58,6 +59,7 @@ type files struct {
 	// locks serialize the changes to one working directory: its lock is chosen by the hash
 	// of its path, so that their number is fixed.
 	locks [64]sync.Mutex
+	over  over
 }
 
 // reader is a tool that changes nothing.
@@ -130,8 +132,13 @@ func (w *writer) Run(ctx context.Context, c toolset.Call) toolset.Result {
 }
 
 // Finished removes the transaction of a call whose result is in the journal. What cannot
-// be removed is removed by a later change.
-func (*writer) Finished(c toolset.Call) {
+// be removed is removed by a later change. So is what a snapshot of the directory has: without it the directory
+// would be another one, as if something had not been saved.
+func (w *writer) Finished(c toolset.Call) {
+	if w.moves(c) {
+		w.over.add(c.Place.Config.GetWorkdir(), stagedDir(c))
+		return
+	}
 	root, err := os.OpenRoot(c.Place.Config.GetWorkdir())
 	if err != nil {
 		return // without the directory there is no transaction
@@ -148,6 +155,9 @@ func (w *writer) change(ctx context.Context, d *dir, c toolset.Call) (string, er
 	lock := &w.locks[h.Sum32()%uint32(len(w.locks))]
 	lock.Lock()
 	defer lock.Unlock()
+	for _, name := range w.over.take(c.Place.Config.GetWorkdir()) {
+		_ = d.RemoveAll(name)
+	}
 	tx, err := resume(d, c)
 	if err != nil {
 		return "", err
@@ -181,6 +191,35 @@ func (w *writer) change(ctx context.Context, d *dir, c toolset.Call) (string, er
 		w.seen.update(c, e.Path, e.After)
 	}
 	return tx.Text, nil
+}
+
+// over are transactions that the next change of a working directory removes, before its snapshot. What is not
+// remembered is removed after a day. The zero value is empty.
+type over struct {
+	mu sync.Mutex
+	of map[string][]string // names by working directory
+}
+
+// maxOver is the number of directories of which transactions are remembered.
+const maxOver = 1024
+
+func (o *over) add(workdir, name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == nil || len(o.of) == maxOver {
+		o.of = map[string][]string{}
+	}
+	if !slices.Contains(o.of[workdir], name) { // it is reported again when the turn goes on after a crash
+		o.of[workdir] = append(o.of[workdir], name)
+	}
+}
+
+func (o *over) take(workdir string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	names := o.of[workdir]
+	delete(o.of, workdir)
+	return names
 }
 
 // moves reports whether the working directory of a call moves between machines.

@@ -148,13 +148,16 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (_ *transactio
 			}
 		}
 	}
-	manifest, err := json.Marshal(tx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{tx.name, tx.before} {
+	for _, name := range []string{tx.before, tx.name} {
+		manifest, err := json.Marshal(tx)
+		if err != nil {
+			return nil, err
+		}
 		if err := d.write(path.Join(name, manifestFile), manifest, 0o600, d.uid, d.gid); err != nil {
 			return nil, err
+		}
+		for i := range tx.Files { // only the first one is read for it, and only the second is in snapshots
+			tx.Files[i].Diff = ""
 		}
 	}
 	return tx, d.sync(tx.name, tx.before, outputDir, ".")

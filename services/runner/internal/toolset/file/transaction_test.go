@@ -190,6 +190,43 @@ func TestRollForwardOfOneFile(t *testing.T) {
 	}
 }
 
+// here is a registry for a working directory that stays where it is.
+type here struct{}
+
+func (here) Restore(context.Context, toolset.Place) error { return nil }
+func (here) Save(context.Context, toolset.Place) error    { return nil }
+
+// Where the working directory moves, a transaction that a snapshot has stays until the next change, which comes before
+// the next snapshot.
+func TestFinishedInSnapshot(t *testing.T) {
+	w := writerOf(t, nameWrite)
+	w.workdirs = here{}
+	at := t.TempDir()
+	var calls []toolset.Call
+	for n := range 3 {
+		c := callOf(at, fmt.Sprint("m1:tool:1:", n), nameWrite, fmt.Appendf(nil, `{"path":"f","content":"%d"}`, n))
+		c.Place.Config.WorkdirSync = true
+		if r := w.Run(t.Context(), c); r.IsError {
+			t.Fatal(r.Text)
+		}
+		for range 2 { // a turn that goes on reports it again
+			w.Finished(c)
+		}
+		for i, earlier := range append(calls, c) {
+			if _, err := os.Stat(filepath.Join(at, stagedDir(earlier))); (err == nil) != (i == n) {
+				t.Errorf("after %d changes, the transaction of change %d: %v", n+1, i+1, err)
+			}
+		}
+		calls = append(calls, c)
+	}
+	for n := range maxOver + 1 {
+		w.over.add(fmt.Sprint("other ", n), "x")
+	}
+	if len(w.over.of) > maxOver {
+		t.Errorf("%d directories are remembered", len(w.over.of))
+	}
+}
+
 // The previous contents and the manifest stay; the transaction goes when the result is in
 // the journal.
 func TestFinished(t *testing.T) {

@@ -103,10 +103,10 @@ func limits(c *registrypb.TurnConfig) workdir.Limits {
 	return workdir.Limits{MaxBytes: c.GetWorkdirMaxBytes(), Ignore: ignored(c)}
 }
 
-// ignored are the patterns of what a snapshot does not have: those of the settings, and what the
-// file tools keep of their own work.
+// ignored are the patterns of what a snapshot does not have: those of the settings, and the previous
+// contents of files. It has the transactions of the file tools: they say on another machine that a change is made.
 func ignored(c *registrypb.TurnConfig) []string {
-	return append(slices.Clone(c.GetWorkdirIgnore()), ".output/.tx-*", ".output/before-*")
+	return append(slices.Clone(c.GetWorkdirIgnore()), ".output/before-*")
 }
 
 // Restore writes the newest snapshot, once under a lease.
