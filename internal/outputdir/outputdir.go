@@ -8,7 +8,7 @@
 //
 // It promises that nothing is written or removed outside of the working directory, whatever links
 // programs put there; that a file belongs to the owner of the directory; and that old ones are removed:
-// those above the age, the oldest of those above the size, and staged contents after a day.
+// those above the age, the oldest of those above the size, and staged contents that are not ready after a day.
 //
 // It does not make what it writes durable: an output can be lost with the power. It leaves files of
 // other names alone, and does not keep programs from changing its files.
@@ -37,7 +37,7 @@ const Dir = ".output"
 const MaxText = 64 << 20
 
 const (
-	// stagedAge is the age of staged contents that no call comes back to.
+	// stagedAge is the age of staged contents that are not ready.
 	stagedAge = 24 * time.Hour
 	// maxEntries bounds the entries that are examined for old ones.
 	maxEntries = 10_000
@@ -144,9 +144,16 @@ func Prune(root *os.Root, keep Keep, now time.Time) {
 		}
 		at, staged := path.Join(Dir, name), strings.HasPrefix(name, ".")
 		info, err := root.Lstat(at)
+		age := keep.Age
+		if staged {
+			age = max(age, stagedAge)
+			if _, err := root.Lstat(path.Join(at, "ready")); err != nil {
+				age = stagedAge // nothing was changed: a call that comes back starts again
+			}
+		}
 		switch {
 		case err != nil:
-		case staged && now.Sub(info.ModTime()) > stagedAge, !staged && now.Sub(info.ModTime()) > keep.Age:
+		case now.Sub(info.ModTime()) > age:
 			_ = root.RemoveAll(at)
 		case !staged:
 			rest = append(rest, kept{at, info.ModTime(), size(root, at, info)})

@@ -30,8 +30,8 @@
 // and apply_patch keep its encoding, byte order mark and line endings.
 //
 // It does not decide which agent has these tools, and it does not restrict what a program
-// in the sandbox does to the same files. Previous contents are removed after a week,
-// transactions that no call came back to after a day, both by the next change. Where the
-// working directory moves between machines, its snapshots have the transactions, so that
-// another machine sees that a change is made, and the next change removes one that is finished.
+// in the sandbox does to the same files. Previous contents are removed after a week, and so are
+// transactions that no call came back to, or after a day where they are not ready, by the next
+// change. Where the working directory moves between machines, its snapshots have the transactions,
+// so that another machine sees that a change is made, and the next change removes one that is finished.
 package file

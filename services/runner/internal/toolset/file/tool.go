@@ -194,7 +194,7 @@ func (w *writer) change(ctx context.Context, d *dir, c toolset.Call) (string, er
 }
 
 // over are transactions that the next change of a working directory removes, before its snapshot. What is not
-// remembered is removed after a day. The zero value is empty.
+// remembered is removed when it is old. The zero value is empty.
 type over struct {
 	mu sync.Mutex
 	of map[string][]string // names by working directory

@@ -158,6 +158,29 @@ func TestRollForwardOverOthers(t *testing.T) {
 	}
 }
 
+// S4-65: a machine that was off for two days finishes what was begun, also when another conversation changes files first; what
+// was only staged is removed.
+func TestRollForwardLater(t *testing.T) {
+	for name, stop := range stops(t) {
+		c, want := three(t)
+		begin(t, c, stop)
+		staged, before := filepath.Join(c.Place.Config.GetWorkdir(), stagedDir(c)), time.Now().Add(-48*time.Hour)
+		ok(t, os.Chtimes(staged, before, before))
+		if r := writerOf(t, nameWrite).Run(t.Context(), callOf(c.Place.Config.GetWorkdir(), "other", nameWrite, []byte(`{"path":"other","content":"x"}`))); r.IsError {
+			t.Fatal(r.Text)
+		}
+		if _, err := os.Stat(staged); (err == nil) != (name != "TW1 staged") {
+			t.Errorf("%s: the transaction: %v", name, err)
+		}
+		r := writerOf(t, namePatch).Run(t.Context(), c)
+		for path, text := range want {
+			if got := content(t, c, path); r.IsError || got != text {
+				t.Errorf("%s: %s, and %s is %q, want %q", name, r.Text, path, got, text)
+			}
+		}
+	}
+}
+
 // S3-45, S4-65: write and edit are finished as a patch is. An edit whose text no longer
 // occurs, because it was made, is not an error.
 func TestRollForwardOfOneFile(t *testing.T) {
