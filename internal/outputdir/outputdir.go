@@ -131,7 +131,7 @@ type kept struct {
 // Prune removes what is old. What cannot be removed is tried again by the next call.
 func Prune(root *os.Root, keep Keep, now time.Time) {
 	keep = keep.withDefaults()
-	f, err := root.Open(Dir)
+	f, err := root.OpenFile(Dir, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a pipe is not waited for
 	if err != nil {
 		return
 	}
@@ -173,7 +173,7 @@ func size(root *os.Root, name string, info fs.FileInfo) (sum int64) {
 	if !info.IsDir() {
 		return info.Size()
 	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return 0
 	}

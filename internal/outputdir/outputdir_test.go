@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -56,6 +57,15 @@ func TestLinks(t *testing.T) {
 		if ok(t, e); string(b) != "theirs" || len(entries) != 1 || (err == nil) != (name == "file") {
 			t.Errorf("%s: %q, %d entries outside, %v", name, b, len(entries), err)
 		}
+	}
+}
+
+// A pipe in the place of the directory, which a program can put there, is not waited for.
+func TestPipe(t *testing.T) {
+	at := t.TempDir()
+	ok(t, syscall.Mkfifo(filepath.Join(at, Dir), 0o600))
+	if _, err := Write(at, "web_fetch", "k", "x", Keep{}); !errors.Is(err, syscall.ENOTDIR) {
+		t.Error(err)
 	}
 }
 

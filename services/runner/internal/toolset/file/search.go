@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -241,7 +243,7 @@ func list(_ context.Context, d *dir, c toolset.Call) (string, error) {
 	if !info.IsDir() {
 		return "", fmt.Errorf("%s is %s and not a directory: use read to see a file", shown(a.Path), kind(info))
 	}
-	f, err := d.Open(name)
+	f, err := d.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a pipe is not waited for
 	if err != nil {
 		return "", problem(a.Path, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -320,7 +321,7 @@ func (d *dir) mkdirAll(name string, mode fs.FileMode) error {
 // sync makes the names in directories durable. One that was removed meanwhile has none.
 func (d *dir) sync(names ...string) error {
 	for _, name := range names {
-		f, err := d.Open(name)
+		f, err := d.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a pipe is not waited for
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
