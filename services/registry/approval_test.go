@@ -207,3 +207,35 @@ func testWatchBehindManyQuestions(t *testing.T, o backendtest.Options) {
 		}
 	}
 }
+
+// S5: a holder whose lease is over uses no approval, although its call began under the lease: the answer is for the next
+// holder, which waits for the same question.
+func TestApprovalIsForTheHolder(t *testing.T) { backendtest.Each(t, testApprovalIsForTheHolder) }
+
+func testApprovalIsForTheHolder(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	w.Push("a1", "bob", "hi", "")
+	watch, err := w.Approvals.WatchApprovals(t.Context(), &registryv1.WatchApprovalsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := w.Leased("a1", "r1")
+	refused := make(chan error, 1)
+	go func() {
+		_, err := w.Approvals.RequestApproval(before, backendtest.Question("k1", "ls", 30*time.Second))
+		refused <- err
+	}()
+	asked := backendtest.Must(t, backendtest.Must2(watch.Recv()), nil).GetApproval() // the call has passed its check of the lease
+	w.Release(w.Held("agent/a1"))
+	now := w.Leased("a1", "r2")
+	if err := w.Resolve(asked.GetApprovalId(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-refused; !fault.Is(err, fault.LeaseLost) {
+		t.Errorf("the holder before: %v", err)
+	}
+	if got := w.Ask(now, backendtest.Question("k1", "ls", 0)); got.GetState() != used {
+		t.Errorf("the holder now: %v", got)
+	}
+}

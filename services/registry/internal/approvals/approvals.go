@@ -312,6 +312,9 @@ func (s *Service) take(ctx context.Context, id string, token uint64, fallback bo
 		if !first {
 			return nil, nil
 		}
+		if err := s.Leases.Check(ctx, lease.AgentResource(a.Agent), token); err != nil { // it may have ended while the call waited
+			return nil, s.Fault(a.Agent, "", err)
+		}
 		denies, err := s.denies(ctx, *a)
 		if a.State, a.Token = used, token; denies {
 			first, a.State, a.Decision, a.By, a.Expires = false, denied, decisionDeny, "tools.exec.security deny", time.Now()
