@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/toolpolicy"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 )
 
 // S3-58, S4-66: programs of the home are tools, called without a shell, under the lists of the settings; one with the
@@ -55,5 +57,52 @@ func TestProgramTools(t *testing.T) {
 		if shown[name] != want {
 			t.Errorf("%s is shown as %q, want %q", name, shown[name], want)
 		}
+	}
+}
+
+// Two calls of class read of one answer that are both asked for wait one after the other: each runs with its approval.
+func TestProgramToolsAsk(t *testing.T) {
+	w := newWorld(t)
+	const settings = `tools:
+  programs:
+    look_up: {argv: [/bin/echo, found, '{word}'], description: Looks a word up., schema: {properties: {word: {type: string}}}, network: open, class: read}
+`
+	if err := os.WriteFile(filepath.Join(w.home.Path(), "theclaw.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.agent("a1", "tools: {profile: coding, exec: {security: full, ask: always}}\nrun: {timeout: 20s}\noutbound: []")
+	approvals := registrypb.NewApprovalServiceClient(w.conn)
+	watch, err := approvals.WatchApprovals(t.Context(), &registrypb.WatchApprovalsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := modeltest.New(t, modeltest.Step{ToolCalls: []modeltest.ToolCall{
+		{ID: "c1", Name: "look_up", Arguments: []string{`{"word":"one"}`}}, {ID: "c2", Name: "look_up", Arguments: []string{`{"word":"two"}`}},
+	}}, modeltest.Say("both"))
+	r := w.runner(script)
+	run := w.say(r, "a1", "look them up")
+	for n := 0; n < 2; {
+		m, err := watch.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.GetApproval().GetState() != registrypb.ApprovalState_APPROVAL_STATE_PENDING {
+			continue
+		}
+		if _, err := approvals.ResolveApproval(t.Context(), &registrypb.ResolveApprovalRequest{ApprovalId: m.GetApproval().GetApprovalId(), Approve: true}); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if end := w.wait(r, "a1", run); end.GetText() != "both" {
+		t.Fatalf("ended %v", end)
+	}
+	asked := script.Requests()
+	said := ""
+	for _, m := range asked[len(asked)-1].Chat.Messages {
+		said += m.Content + "\n"
+	}
+	if !strings.Contains(said, "found one") || !strings.Contains(said, "found two") {
+		t.Errorf("the model read %s", said)
 	}
 }

@@ -41,10 +41,13 @@ func (t programTool) Spec() toolset.Spec {
 	return s
 }
 
-// Class implements [toolset.Tool]: that of the settings, unless the policy refuses the call.
+// Class implements [toolset.Tool]: that of the settings, unless the policy refuses the call or asks a person: a call that
+// waits runs alone, and an approval is for one run.
 func (t programTool) Class(c toolset.Call) toolset.Class {
 	if v, ok := judge(c, t.parse); ok && v.Action == execpolicy.Refuse {
 		return toolset.Read
+	} else if ok && v.Action == execpolicy.Question {
+		return toolset.Effect
 	}
 	for _, class := range []toolset.Class{toolset.Read, toolset.Idempotent} {
 		if t.settings.GetClass() == class.String() {
