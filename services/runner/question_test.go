@@ -527,3 +527,20 @@ func testAskUserAnsweredTwice(t *testing.T, o backendtest.Options) {
 	}
 	t.Logf("%d of %d messages were the answer and joined, the others have replies", joined, rounds)
 }
+
+// S1-23, S3-48: where a message ends the turn before it, the one that answers a question does not, also when it came
+// while no runner was there: the same turn continues.
+func TestAskUserInterrupt(t *testing.T) { eachBackend(t, testAskUserInterrupt) }
+
+func testAskUserInterrupt(t *testing.T, o backendtest.Options) {
+	a := newAsker(t, o, "queue.mode", "interrupt")
+	r := a.runner(nil)
+	run := a.say(r, "a1", which)
+	q := a.asked(t)
+	a.says(t, q, numbered)
+	r.stop()
+	reply := a.push(t, "savings", "answer")
+	r = a.runner(nil)
+	a.ended(t, r, run, `{"answer":"savings"}`)
+	a.joined(t, r, reply, run)
+}

@@ -233,7 +233,8 @@ func (s *Service) SetExecPolicy(ctx context.Context, req *registryv1.SetExecPoli
 }
 
 // NotBegun marks the tools among open steps that have not begun although their intent is
-// stored: what asks a person, or has asked one, begins when an approval is used.
+// stored: what asks a person, or has asked one, begins when an approval is used, and a question
+// has no effect.
 func (s *Service) NotBegun(ctx context.Context, agent, turn string, steps []*registryv1.Step) error {
 	for _, st := range steps {
 		if st.GetKind() != registryv1.StepKind_STEP_KIND_TOOL || st.GetState() != registryv1.StepState_STEP_STATE_INTENT {
@@ -244,6 +245,11 @@ func (s *Service) NotBegun(ctx context.Context, agent, turn string, steps []*reg
 			return s.Fault(agent, "", err)
 		}
 		st.NotBegun = (st.GetAsks() || there) && a.State != used
+		if !st.GetAsks() && !there {
+			if _, st.NotBegun, err = s.Questions.Question(ctx, "", agent, turn+":"+st.GetKey()); err != nil {
+				return s.Fault(agent, "", err)
+			}
+		}
 	}
 	return nil
 }

@@ -37,12 +37,13 @@ func (b *Batch) modeOf(threadID string) registrypb.QueueMode {
 	return b.queue.mode
 }
 
-// setMode notes the mode of a conversation.
-func (b *Batch) setMode(threadID string, mode registrypb.QueueMode) {
+// setMode notes the mode of the conversation of an event, and whether its turn goes on with a wait for a person.
+func (b *Batch) setMode(w *entry, mode registrypb.QueueMode, waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.modes[threadID] = mode
-	b.interrupt(threadID)
+	w.waits = waits
+	b.modes[w.event.GetThreadId()] = mode
+	b.interrupt(w.event.GetThreadId())
 }
 
 // collect are the events right behind one that may be merged into its turn as it begins: all that wait, where the
@@ -63,10 +64,11 @@ func (b *Batch) collect(first *entry) (out []*registrypb.Member, short int) {
 	return out, min(over, len(out))
 }
 
-// steer are the events right behind one that are to be merged into its turn, which runs.
+// steer are the events right behind one that are to be merged into its turn, which runs and has no open call.
 func (b *Batch) steer(first *entry) []*registrypb.Member {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	first.waits = false
 	if b.modeOf(first.event.GetThreadId()) != registrypb.QueueMode_QUEUE_MODE_STEER {
 		return nil
 	}
@@ -114,7 +116,7 @@ func (b *Batch) merge(first *entry, most int) (out []*registrypb.Member) {
 // interrupt ends each turn of a conversation of mode interrupt for which a later message of the same speaker is here: the
 // one that runs, and those that have not begun as soon as they do, so that their messages are part of the conversation
 // that the last one continues. A message that is part of another's turn ends none, and no turn ends that waits for a
-// person. The caller holds mu.
+// person: whether the first one of a lane does is known when it has begun ([Batch.setMode]). The caller holds mu.
 func (b *Batch) interrupt(threadID string) {
 	if b.modeOf(threadID) != registrypb.QueueMode_QUEUE_MODE_INTERRUPT {
 		return
@@ -129,7 +131,7 @@ func (b *Batch) interrupt(threadID string) {
 		from := w.event.GetEvent().GetSource()
 		if later := last[from]; later == nil {
 			last[from] = w.event
-		} else if w.cut == nil {
+		} else if w.cut == nil && (i > 0 || w.begun) {
 			w.cut = b.deps.Abort(w.event.GetKey(), later)
 		}
 	}

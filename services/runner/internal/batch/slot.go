@@ -160,7 +160,7 @@ func (s *slot) Alone(ctx context.Context) error {
 }
 
 // Queue implements turn.Slot.
-func (s *slot) Queue(mode registrypb.QueueMode) { s.batch.setMode(s.entry.event.GetThreadId(), mode) }
+func (s *slot) Queue(mode registrypb.QueueMode, waits bool) { s.batch.setMode(s.entry, mode, waits) }
 
 // Collect implements turn.Slot.
 func (s *slot) Collect() (members []*registrypb.Member, short int) { return s.batch.collect(s.entry) }

@@ -270,7 +270,7 @@ func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}
 func (p *place) GivenBack() *pb.FailedTry     { return p.back }
 func (p *place) Hold(string, bool) bool       { return false }
 func (p *place) Alone(context.Context) error  { p.alone = true; return nil }
-func (p *place) Queue(pb.QueueMode)           {}
+func (p *place) Queue(pb.QueueMode, bool)     {}
 func (p *place) Collect() ([]*pb.Member, int) { return nil, 0 }
 func (p *place) Steer() []*pb.Member          { return nil }
 func (p *place) Background() turn.Background  { return p.later }

@@ -76,8 +76,9 @@ type Slot interface {
 	// GivenBack is how the claim before ended when this process gave the turn back; nil: it
 	// did not.
 	GivenBack() *registrypb.FailedTry
-	// Queue says what becomes of the events of the conversation that come meanwhile.
-	Queue(mode registrypb.QueueMode)
+	// Queue says what becomes of the events of the conversation that come meanwhile; waits: the turn goes on with a
+	// call that waits for a person.
+	Queue(mode registrypb.QueueMode, waits bool)
 	// Collect returns the events that wait behind this one and are to be merged into
 	// it, and how many of all, from this one on, waited beyond the cap of the queue; Steer
 	// those that came since and are to be merged now.
@@ -216,7 +217,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		}
 		switch begun.GetOutcome() {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO:
-			w.Slot.Queue(begun.GetConfig().GetQueueMode())
+			w.Slot.Queue(begun.GetConfig().GetQueueMode(), goesOnWaiting(begun.GetSteps()))
 			if len(begun.GetConfig().GetHooks()) > 0 {
 				d.Observe(ctx, w, begun)
 			}

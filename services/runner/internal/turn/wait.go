@@ -72,5 +72,15 @@ func (w waits) Join(ctx context.Context, c toolset.Call, key string) error {
 	return err
 }
 
+// goesOnWaiting reports whether the first open step of a turn that is claimed again is a call that waits for a person.
+func goesOnWaiting(steps []*registrypb.Step) bool {
+	for _, s := range steps {
+		if s.GetKind() == registrypb.StepKind_STEP_KIND_TOOL && s.GetState() == registrypb.StepState_STEP_STATE_INTENT {
+			return s.GetNotBegun()
+		}
+	}
+	return false
+}
+
 // step is the key of the step of a call.
 func (w waits) step(c toolset.Call) string { return strings.TrimPrefix(c.Key, w.t.w.Key+":") }
