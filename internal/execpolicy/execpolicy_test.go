@@ -46,6 +46,7 @@ var unasked = [][2]string{
 	{"ls | jq .name", "/usr/bin/ls | /usr/bin/jq .name"},
 	{"head --lines=5", "/usr/bin/head '--lines=5'"},
 	{"ls | cut -d : -f 1", "/usr/bin/ls | /usr/bin/cut -d ':' -f 1"},
+	{"ls | uniq -f 1 -s 2 -w 3 -c", "/usr/bin/ls | /usr/bin/uniq -f 1 -s 2 -w 3 -c"},
 	{"ls | tr a-z A-Z", "/usr/bin/ls | /usr/bin/tr a-z A-Z"},
 	{"ls # and no more", "/usr/bin/ls"},
 	{"/usr/bin/ls", "/usr/bin/ls"},
@@ -78,7 +79,7 @@ var asked = slices.Concat([]string{
 	"rg x", "/opt/rg", "''", "'' ls", "\"\"", "'git status'", "\"ls -l\"", "'ls ' x", "if", "'if'", "then", "}", "ls }; x",
 	"", " ", "\t", "#ls", ";", "&&", "| ls", "ls |", "ls &&", "ls ;;", "ls ; ; ls", "'", "\"", "ls '", "ls \"", "`", "$(", "(", ")", "ls )", "ls (x)", "<", ">",
 	"grep foo /etc/passwd", "grep foo notes", "grep notes", "grep -f notes x", "grep -fnotes x", "grep -f/etc/passwd x", "grep --file=x x", "grep --fil x x", "grep -r x", "grep -ir x", "grep -R x", "grep --recursive x", "grep --rec x", "grep -d recurse x", "grep x .", "grep x ..", "grep x a/b", "grep --exclude-from=x y",
-	"sort -o x", "sort -ox", "sort -uo x", "sort --output=x", "sort --out x", "sort --compress-program=x", "sort --comp x", "sort --files0-from=x", "sort -T x", "sort notes", "sort ./x", "uniq x", "uniq - x", "uniq 1 x", "wc --files0-from=x", "wc notes", "wc /x", "head notes", "head -n5 /etc/passwd", "tail -f notes", "tail --pid=/x", "cut -f1 notes", "tr a /b",
+	"sort -o x", "sort -ox", "sort -uo x", "sort --output=x", "sort --out x", "sort --compress-program=x", "sort --comp x", "sort --files0-from=x", "sort -T x", "sort notes", "sort ./x", "uniq x", "uniq - x", "uniq 1 x", "uniq - 5", "uniq -c - 5", "uniq - -c 5", "uniq -f 1 - 5", "uniq -- - 5", "uniq - --skip-fields=1 5", "wc --files0-from=x", "wc notes", "wc /x", "head notes", "head -n5 /etc/passwd", "tail -f notes", "tail --pid=/x", "cut -f1 notes", "tr a /b",
 	"jq -f x", "jq --from-file x", "jq --slurpfile a b .", "jq --rawfile a b .", "jq -L x .", "jq . notes", "jq 'import \"x\" as $x; .'", "jq 'include \"x\"; .'", "cat", "cat x", "/usr/bin/grep x", "/usr/bin/sort",
 }, []string{"ls " + strings.Repeat("x", 8<<10), strings.Repeat("(", 16<<10), strings.Repeat("$(", 8<<10), strings.Repeat("{ ", 8<<10), strings.Repeat("! ", 8<<10)})
 
@@ -177,6 +178,7 @@ func TestAlways(t *testing.T) {
 		"git log": "/usr/bin/git log", "git -c x log": "/usr/bin/git (any arguments)", "git status; git log": "/usr/bin/git log",
 		"touch x && touch y && touch x": "/usr/bin/touch x, /usr/bin/touch y", "id": "/usr/bin/id (any arguments)", "touch /x": "/usr/bin/touch (any arguments)",
 		"sh -c x": "", "env git log": "", "python3 x": "", "make": "", "xargs rm": "", "find x": "", "ssh h": "", "sudo id": "", "git log | bash": "", "node x": "", "awk x": "",
+		"prlimit sh -c x": "", "setpriv sh": "", "fakeroot sh": "", "bwrap sh": "", "ssh-agent sh": "", "dbus-run-session sh": "", "ip netns exec x sh": "", "valgrind sh": "",
 		"./run.sh": "", "/tmp/git log": "", "nosuchbin123": "", "git log > x": "", "git log\nid": "", "/opt/tool/bin/git log": "",
 	} {
 		v := listed().Decide(text, host(), false)

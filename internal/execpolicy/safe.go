@@ -48,7 +48,7 @@ func (h Host) safe(c Command, names []string) bool {
 			if strings.ContainsAny(w[1:], bad.short) {
 				return false
 			}
-		case name == "uniq" && (i == 0 || !number(w)): // it writes its second operand; a number is the value of a flag
+		case name == "uniq" && !(number(w) && slices.Contains([]string{"-f", "-s", "-w"}, c.Words[i])): // it writes its second operand
 			return false
 		case name == "jq" && (strings.Contains(w, "import") || strings.Contains(w, "include")): // modules are files
 			return false
