@@ -178,7 +178,7 @@ func TestAlways(t *testing.T) {
 		"git log": "/usr/bin/git log", "git -c x log": "/usr/bin/git (any arguments)", "git status; git log": "/usr/bin/git log",
 		"touch x && touch y && touch x": "/usr/bin/touch x, /usr/bin/touch y", "id": "/usr/bin/id (any arguments)", "touch /x": "/usr/bin/touch (any arguments)",
 		"sh -c x": "", "env git log": "", "python3 x": "", "make": "", "xargs rm": "", "find x": "", "ssh h": "", "sudo id": "", "git log | bash": "", "node x": "", "awk x": "",
-		"prlimit sh -c x": "", "setpriv sh": "", "fakeroot sh": "", "bwrap sh": "", "ssh-agent sh": "", "dbus-run-session sh": "", "ip netns exec x sh": "", "valgrind sh": "",
+		"prlimit sh -c x": "", "setpriv sh": "", "fakeroot sh": "", "bwrap sh": "", "ssh-agent sh": "", "dbus-run-session sh": "", "ip netns exec x sh": "", "valgrind sh": "", "choom sh": "", "i386 sh": "", "newgrp x": "", "sg x": "", "m4": "", "systemd-inhibit sh": "",
 		"./run.sh": "", "/tmp/git log": "", "nosuchbin123": "", "git log > x": "", "git log\nid": "", "/opt/tool/bin/git log": "",
 	} {
 		v := listed().Decide(text, host(), false)

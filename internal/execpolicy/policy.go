@@ -220,6 +220,8 @@ var launchers = strings.Fields(`sh bash dash zsh ksh* mksh fish csh tcsh ash bus
 	docker* podman* nerdctl lxc kubectl make gmake cmake ninja bazel npm npx yarn pnpm corepack pip* pipx uv uvx poetry cargo rustup go gcc* g++* cc c++ clang* gdb lldb
 	gradle mvn ant timeout nice ionice nohup setsid stdbuf strace ltrace script time unshare nsenter chroot chrt taskset setarch linux32 linux64 flock unbuffer
 	systemd-run systemctl at batch crontab cron* screen tmux watch entr ld.so ld-linux* ld-musl* eval exec source command builtin . trap start-stop-daemon
+	prlimit setpriv capsh choom coresched uclampset numactl i386 x86_64 newgrp sg gosu chpst fakeroot* faketime bwrap firejail proot valgrind perf ip
+	ssh-agent dbus-run-session dbus-launch xvfb-run systemd-inhibit systemd-nspawn hyperfine rlwrap torsocks proxychains* m4 gnuplot
 	tar zip dpkg apt* rpm dnf yum run-parts install-info split sqlite3 psql mysql* osascript open xdg-open`)
 
 func launches(path string) bool {

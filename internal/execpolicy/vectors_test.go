@@ -93,7 +93,7 @@ func answer(t *testing.T, v vectors.Vector) any {
 
 // host is one with the usual programs, and some files in the current directory.
 func host() execpolicy.Host {
-	programs := strings.Fields("ls git rm tee cat env sh bash python3 jq grep cut sort uniq head tail tr wc find xargs make echo rg node curl touch date id awk sed tar ssh sudo")
+	programs := strings.Fields("ls git rm tee cat env sh bash python3 jq grep cut sort uniq head tail tr wc find xargs make echo rg node curl touch date id awk sed tar ssh sudo prlimit setpriv choom fakeroot bwrap ssh-agent dbus-run-session ip valgrind i386 newgrp sg m4 systemd-inhibit")
 	files := []string{"/home/me/notes", "/tmp/git", "/home/me/git", "/home/me/run.sh", "/opt/tool/bin/git"}
 	return execpolicy.Host{
 		Path: "/usr/bin:/bin", Dir: "/home/me", Home: "/home/me",
