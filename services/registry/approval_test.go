@@ -239,3 +239,20 @@ func testApprovalIsForTheHolder(t *testing.T, o backendtest.Options) {
 		t.Errorf("the holder now: %v", got)
 	}
 }
+
+// One whose time is over is listed as expired, also before anything has noticed that.
+func TestExpiredApprovalIsListed(t *testing.T) { backendtest.Each(t, testExpiredApprovalIsListed) }
+
+func testExpiredApprovalIsListed(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{ApprovalLife: time.Second})
+	w.Create("a1")
+	w.Push("a1", "bob", "hi", "")
+	a := w.Ask(w.Leased("a1", "r1"), backendtest.Question("k1", "ls", 0))
+	<-time.After(time.Until(a.GetExpiresAt().AsTime()) + time.Millisecond)
+	for state, want := range map[registryv1.ApprovalState]int{pending: 0, expired: 1, registryv1.ApprovalState_APPROVAL_STATE_UNSPECIFIED: 1} {
+		r, err := w.Approvals.ListApprovals(t.Context(), &registryv1.ListApprovalsRequest{State: state})
+		if err != nil || len(r.GetApprovals()) != want || want == 1 && r.GetApprovals()[0].GetState() != expired {
+			t.Errorf("%s: %v %v", state, r, err)
+		}
+	}
+}

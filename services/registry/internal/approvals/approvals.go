@@ -426,7 +426,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 	size := wire.Limit(req.GetPageSize(), 100)
 	state := ""
 	for name, st := range states {
-		if st == req.GetState() {
+		if st == req.GetState() && name != expired { // that one may not be written yet
 			state = name
 		}
 	}
