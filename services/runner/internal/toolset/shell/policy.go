@@ -73,8 +73,11 @@ func refusesElevated(c *registrypb.TurnConfig) error {
 // now, too, and else the stricter of then and now counts.
 func decide(c toolset.Call, of program) execpolicy.Verdict {
 	p, ok := policy(c.Place.Config, of)
-	if !ok {
+	switch {
+	case !ok && !c.Asks:
 		return execpolicy.Verdict{Action: execpolicy.Run, Text: of.text}
+	case !ok:
+		p.Security, p.Ask = execpolicy.Full, execpolicy.AskAlways
 	}
 	var host execpolicy.Host // an image has programs of its own, which no path of this machine names
 	if !contained(c.Place.Config, of) {

@@ -74,15 +74,18 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// A call that asked when its intent was journaled asks although the settings would let it run now.
+// A call that asked when its intent was journaled asks although the settings would let it run now, or have put it into
+// the sandbox: that it has begun is known by the use of its approval alone.
 func TestAsksStays(t *testing.T) {
-	place := at(t)
-	place.Config.Exec = &registrypb.ExecPolicy{Security: "full", Ask: "off"}
-	b := &box{}
-	tool := &shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return b, nil }}
-	r := tool.Run(t.Context(), toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: json.RawMessage(`{"command":"ls"}`), Place: place, Asks: true})
-	if !r.IsError || b.got != nil {
-		t.Errorf("it ran %v: %+v", b.got, r)
+	for _, exec := range []*registrypb.ExecPolicy{{Security: "full", Ask: "off"}, nil} {
+		place := at(t)
+		place.Config.Exec = exec
+		b := &box{}
+		tool := &shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return b, nil }}
+		r := tool.Run(t.Context(), toolset.Call{Key: "k:tool:1:1", Name: shell.Name, Args: json.RawMessage(`{"command":"ls"}`), Place: place, Asks: true})
+		if !r.IsError || b.got != nil {
+			t.Errorf("%v: it ran %v: %+v", exec, b.got, r)
+		}
 	}
 }
 
