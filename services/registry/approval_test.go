@@ -46,6 +46,17 @@ func testApprovalIsForOneCommandOnce(t *testing.T, o backendtest.Options) {
 	if _, err := w.Approvals.RequestApproval(ctx, backendtest.Question("k1", "rm", 0)); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("another command under the same key: %v", err)
 	}
+	boxed := backendtest.Question("k0", "ls", 0)
+	boxed.Kind = registryv1.ApprovalKind_APPROVAL_KIND_NETWORK
+	if err := w.Resolve(w.Ask(ctx, boxed).GetApprovalId(), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Approvals.RequestApproval(ctx, backendtest.Question("k0", "ls", 0)); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("S4-93: the same command on the host, approved with the network in the sandbox: %v", err)
+	}
+	if got := w.Ask(ctx, boxed); got.GetState() != used {
+		t.Errorf("in the sandbox: %v", got)
+	}
 	answer := make(chan *registryv1.Approval, 1)
 	go func() {
 		r, err := w.Approvals.RequestApproval(ctx, backendtest.Question("k1", "ls", 30*time.Second))
@@ -80,7 +91,7 @@ func testApprovalIsForOneCommandOnce(t *testing.T, o backendtest.Options) {
 
 	w = o.Start(t, registry.Config{})
 	list := backendtest.Must(t, backendtest.Must2(w.Approvals.ListApprovals(t.Context(), &registryv1.ListApprovalsRequest{})), nil).GetApprovals()
-	if len(list) != 2 || list[0].GetState() != used || list[1].GetState() != denied {
+	if len(list) != 3 || list[0].GetState() != used || list[1].GetState() != used || list[2].GetState() != denied {
 		t.Errorf("after a restart: %v", list)
 	}
 	for _, a := range list { // the end of the wait, not of the time in which an approval can be used

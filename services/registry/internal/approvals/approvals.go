@@ -200,6 +200,8 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 			return a, s.Fault(req.GetAgentId(), "", err)
 		case there && (a.Digest != req.GetDigest() || a.Command != req.GetCommand() && req.GetCreateAgent() != nil):
 			return a, wire.Bad("the key was used to ask for another command", "an approval is for one command")
+		case there && a.Kind == kindNetwork && kindOf(req) != kindNetwork: // the settings have moved it to the host
+			return a, wire.Bad("the key was used to ask for the command in the sandbox", "an approval is for one place")
 		case there:
 			return a, nil
 		}
