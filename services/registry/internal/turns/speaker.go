@@ -2,12 +2,14 @@ package turns
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -48,15 +50,24 @@ func mayElevate(set *agentdir.Agent, from string) bool {
 	})
 }
 
+// beginnerOf is the source of a message, or of the one that has started the process whose end it reports: the registry
+// alone writes such events.
+func beginnerOf(ev thread.Event) string {
+	if a, err := source.Parse(ev.Source); err != nil || !a.AboutProcess() { // what can be read in two ways is no one's
+		return ev.Source
+	}
+	var process struct{ From string }
+	_ = json.Unmarshal([]byte(ev.Content), &process) // what does not say it is no owner's
+	return process.From
+}
+
 // setForSpeaker decides what follows from who wrote the message of a turn: by its source alone, never by its text.
-func setForSpeaker(c *registryv1.TurnConfig, set *agentdir.Agent, from string, se *store.Session) {
-	a, err := source.Parse(from) // what can be read in two ways is no one's
-	owner := fromOwner(set, from)
+func setForSpeaker(c *registryv1.TurnConfig, set *agentdir.Agent, ev thread.Event, se *store.Session) {
 	if g := c.GetExternalGuard(); g != nil {
-		g.Outsider = !owner && !(err == nil && a.AboutProcess()) // the registry itself reports about a process
+		g.Outsider = !fromOwner(set, beginnerOf(ev))
 	}
 	if e := c.GetElevated(); e != nil {
-		e.Allowed = mayElevate(set, from)
+		e.Allowed = mayElevate(set, ev.Source)
 		if se != nil && se.Elevated != "" {
 			e.Mode = se.Elevated
 		}

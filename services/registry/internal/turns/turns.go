@@ -187,7 +187,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			}
 		}
 		out.Config.Owners = owners(set)
-		setForSpeaker(out.GetConfig(), set, ev.Source, b.Session)
+		setForSpeaker(out.GetConfig(), set, ev, b.Session)
 		setParts(out.GetConfig(), set, ev.Source, deliver && !console && source.IsPerson(ev.Source), console)
 		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
 			return nil, err
