@@ -151,6 +151,22 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// The list names the command, whatever directory it runs in; a text that is larger than an input holds is refused as that.
+func TestProcessInADirectory(t *testing.T) {
+	c := newCoder(t, "")
+	c.call(bashCall("mkdir sub", ""))
+	id := processID.FindString(c.call(bashCall("sleep 1000", `,"cwd":"sub","background":true`)))
+	if text := c.call(`process {"action":"list"}`); !strings.Contains(text, id+" running for") || !strings.Contains(text, "sleep 1000") {
+		t.Errorf("listed: %s", text)
+	}
+	if text := c.call(`process {"action":"write","id":"` + id + `","text":"` + strings.Repeat("x", 64<<10+1) + `"}`); !strings.Contains(text, "65537 bytes are too many") {
+		t.Errorf("written: %s", text)
+	}
+	if text := c.call(`process {"action":"kill","id":"` + id + `"}`); !strings.Contains(text, `"killed"`) {
+		t.Errorf("killed: %s", text)
+	}
+}
+
 // S4-64: an end that no call has waited for is one message, in the conversation where the process was
 // started, and is answered there.
 func TestProcessEndsWithAMessage(t *testing.T) {

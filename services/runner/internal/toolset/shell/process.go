@@ -122,6 +122,7 @@ type wants struct {
 	yield      time.Duration // after this time; 0: never
 	limited    bool          // the call names how long the program may run
 	contained  bool          // it runs in a container, and has no input
+	shown      string        // what people are shown of the program
 }
 
 // run runs a command that may go on in the background.
@@ -134,7 +135,7 @@ func (ps *Processes) run(ctx context.Context, box Sandbox, command sandbox.Comma
 		command.Timeout = patience
 	}
 	p := &process{
-		id: idOf(c.Key), call: c, noInput: w.contained, what: cmp.Or(firstLine(command.Shell), "a program"), begun: time.Now(), progress: c.Progress,
+		id: idOf(c.Key), call: c, noInput: w.contained, what: firstLine(w.shown), begun: time.Now(), progress: c.Progress,
 		started: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 	}
 	if w.background {

@@ -172,7 +172,7 @@ func (t *Tool) execute(ctx context.Context, c toolset.Call, p program) toolset.R
 		after = func(ctx context.Context) error { return t.Workdirs.Save(ctx, c.Place) }
 	}
 	var result toolset.Result
-	p.wants.contained = contained(config, p)
+	p.wants.contained, p.wants.shown = contained(config, p), p.shown
 	if w := p.wants; w.background || w.yield > 0 && w.yield < command.Timeout {
 		result = t.Processes.run(ctx, box, command, c, w, after)
 	} else {

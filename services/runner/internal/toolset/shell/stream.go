@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 )
@@ -99,6 +100,8 @@ func (in *input) write(text string) error {
 	switch {
 	case in.closed:
 		return errInputClosed
+	case len(text) > maxHeld:
+		return fmt.Errorf("%d bytes are too many for one call, %d may be written at once", len(text), maxHeld)
 	case len(in.buf)+len(text) > maxHeld:
 		return errInputFull
 	}
