@@ -138,7 +138,7 @@ func (w *work) fill(ctx context.Context, a *snapshot.Agent, d *snapshot.DB, old,
 	if err := w.account(ctx, to, a, d); err != nil {
 		return "", err
 	}
-	gone, err := copySessions(ctx, from, to, d.IsInbox()) // the format is known by now
+	gone, err := copyLater(ctx, from, to, d.IsInbox()) // the format is known by now
 	if err != nil {
 		return "", err
 	}
@@ -155,13 +155,23 @@ func (w *work) fill(ctx context.Context, a *snapshot.Agent, d *snapshot.DB, old,
 }
 
 // copyTable copies the rows of a table, from both ends when there is a hole in
-// the middle; false when some could not be read. Errors are of the new database.
+// the middle; false when some could not be read. A column that the old one lacks, of an
+// earlier build, gets its default. Errors are of the new database.
 func copyTable(ctx context.Context, from, to *sql.Conn, t snapshot.Object) (whole bool, err error) {
-	columns := strings.Join(t.Columns, ", ")
-	insert := fmt.Sprintf("INSERT OR IGNORE INTO %s(%s) VALUES(%s)", t.Name, columns, strings.TrimSuffix(strings.Repeat("?,", len(t.Columns)), ","))
+	var list []string
+	_ = rowsOf(ctx, from, "SELECT name FROM pragma_table_info('"+t.Name+"')", 1, func(r []any) { // unreadable: the rows are as well
+		if name, ok := r[0].(string); ok && slices.Contains(t.Columns, name) {
+			list = append(list, name)
+		}
+	})
+	if len(list) == 0 {
+		return false, nil
+	}
+	columns := strings.Join(list, ", ")
+	insert := fmt.Sprintf("INSERT OR IGNORE INTO %s(%s) VALUES(%s)", t.Name, columns, strings.TrimSuffix(strings.Repeat("?,", len(list)), ","))
 	whole = true
 	for _, order := range []string{"", " ORDER BY 1 DESC"} {
-		readErr := rowsOf(ctx, from, "SELECT "+columns+" FROM "+t.Name+order, len(t.Columns), func(row []any) {
+		readErr := rowsOf(ctx, from, "SELECT "+columns+" FROM "+t.Name+order, len(list), func(row []any) {
 			if _, e := to.ExecContext(ctx, insert, row...); e != nil && !constraint(e) {
 				err = errors.Join(err, e)
 			}

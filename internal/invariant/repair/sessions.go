@@ -101,41 +101,61 @@ func (w *work) write(ctx context.Context, d *snapshot.DB, tables []string, fn fu
 
 // makeSessions makes tables of the format that has sessions.
 func makeSessions(ctx context.Context, c *sql.Conn, tables []string) error {
+	return makeTables(ctx, c, tables, schema.FormatSessions)
+}
+
+// makeTables makes tables that a database has since a format.
+func makeTables(ctx context.Context, c *sql.Conn, tables []string, format int) error {
 	for _, t := range tables {
 		if _, err := c.ExecContext(ctx, t); err != nil {
 			return err
 		}
 	}
-	_, err := c.ExecContext(ctx, schema.RaiseFormat, schema.FormatSessions)
+	_, err := c.ExecContext(ctx, schema.RaiseFormat, format)
 	return err
 }
 
-// copySessions copies the tables of sessions, which only the database of one that has them has. It
-// answers those of which not all rows could be read.
-func copySessions(ctx context.Context, from, to *sql.Conn, inbox bool) (lost []string, err error) {
-	tables, names := schema.Session, []string{"x_session"}
-	if inbox {
-		tables, names = schema.Origins, []string{"x_origin", "x_sessions"}
+// later are tables that only a database with rows of them has, and its format.
+type later struct {
+	names, tables []string
+	format        int
+}
+
+// laterTables are those of an inbox, and of a conversation. That of what was erased is written with the events.
+func laterTables(inbox bool) []later {
+	if !inbox {
+		return []later{{[]string{"x_session"}, schema.Session, schema.FormatSessions}}
 	}
-	there := false
-	_ = rowsOf(ctx, from, "SELECT 1 FROM sqlite_master WHERE name IN ('"+strings.Join(names, "','")+"')", 1, func([]any) { there = true }) // unreadable: the rows are as well
-	if !there {
-		return nil, nil
+	return []later{
+		{[]string{"x_origin", "x_sessions"}, schema.Origins, schema.FormatSessions},
+		{[]string{"x_process"}, schema.Process, schema.FormatTools},
+		{[]string{"x_media"}, []string{schema.Media}, schema.FormatMedia},
 	}
-	if err := makeSessions(ctx, to, tables); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		t := snapshot.Object{Name: name}
-		if err := rowsOf(ctx, to, "SELECT name FROM pragma_table_info('"+name+"')", 1, func(r []any) { t.Columns = append(t.Columns, r[0].(string)) }); err != nil {
+}
+
+// copyLater copies the tables that only some databases have. It answers those of which not all rows could be read.
+func copyLater(ctx context.Context, from, to *sql.Conn, inbox bool) (lost []string, err error) {
+	for _, l := range laterTables(inbox) {
+		there := false
+		_ = rowsOf(ctx, from, "SELECT 1 FROM sqlite_master WHERE name IN ('"+strings.Join(l.names, "','")+"')", 1, func([]any) { there = true }) // unreadable: the rows are as well
+		if !there {
+			continue
+		}
+		if err := makeTables(ctx, to, l.tables, l.format); err != nil {
 			return nil, err
 		}
-		whole, err := copyTable(ctx, from, to, t)
-		if err != nil {
-			return nil, err
-		}
-		if !whole {
-			lost = append(lost, name)
+		for _, name := range l.names {
+			t := snapshot.Object{Name: name}
+			if err := rowsOf(ctx, to, "SELECT name FROM pragma_table_info('"+name+"')", 1, func(r []any) { t.Columns = append(t.Columns, r[0].(string)) }); err != nil {
+				return nil, err
+			}
+			whole, err := copyTable(ctx, from, to, t)
+			if err != nil {
+				return nil, err
+			}
+			if !whole {
+				lost = append(lost, name)
+			}
 		}
 	}
 	return lost, nil
