@@ -43,8 +43,9 @@ type Media interface {
 	MediaPiece(ctx context.Context, agent, sha256 string, n int64) ([]byte, error)
 	// ListMedia returns those that were written before a time and follow a hash in order, at most limit.
 	ListMedia(ctx context.Context, agent string, before time.Time, after string, limit int) ([]MediaInfo, error)
-	// MediaRefs calls found for each hash that a thread refers to: in the result of a step that is stored, or in
-	// an event that is not older than since. A hash may be found more than once.
+	// MediaRefs calls found for each hash that a thread refers to: in the result of a step that is stored, in
+	// an event that is not older than since, or in a message of any age that waits or that is a dead letter, which
+	// may be tried again. A hash may be found more than once.
 	MediaRefs(ctx context.Context, r Ref, since time.Time, found func(sha256 string)) error
 	// RemoveMedia removes media that were not written since before, and counts them. It also removes data
 	// without a row that are as old.

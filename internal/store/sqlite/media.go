@@ -185,6 +185,10 @@ func (e *Engine) MediaRefs(ctx context.Context, r store.Ref, since time.Time, fo
 	if !since.IsZero() {
 		from = thread.Stamp(since)
 	}
+	wanted := "e.created_at >= ?"
+	if r.IsInbox() {
+		wanted = "(" + wanted + " OR NOT EXISTS (SELECT 1 FROM x_fate f WHERE f.inbox_id = e.id) OR EXISTS (SELECT 1 FROM x_dead d WHERE d.inbox_id = e.id AND d.resolved = ''))"
+	}
 	_, err := view(ctx, e, r, func(tx *db.Tx) (struct{}, error) {
 		mark := []byte(store.MediaRefMark)
 		each := func(scan func(...any) error) error {
@@ -195,7 +199,7 @@ func (e *Engine) MediaRefs(ctx context.Context, r store.Ref, since time.Time, fo
 		}
 		err := tx.Each("SELECT result FROM x_step WHERE instr(result, ?) > 0", []any{mark}, each)
 		if err == nil {
-			err = tx.Each("SELECT CAST(content AS BLOB) FROM events WHERE created_at >= ? AND instr(CAST(content AS BLOB), ?) > 0", []any{from, mark}, each)
+			err = tx.Each("SELECT CAST(e.content AS BLOB) FROM events e WHERE "+wanted+" AND instr(CAST(e.content AS BLOB), ?) > 0", []any{from, mark}, each)
 		}
 		return struct{}{}, err
 	})

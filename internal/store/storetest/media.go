@@ -141,10 +141,17 @@ var media = map[string]func(*testing.T, *fixture){
 		_, err := f.Record(t.Context(), threadA, runner, store.Record{Key: p.Key, Steps: []store.Step{s}})
 		ok(t, err)
 		equal(t, "references of the inbox", f.refs(t, inboxA, time.Time{}), []string{inEvent.SHA256})
-		equal(t, "references of older events", len(f.refs(t, inboxA, time.Now().Add(time.Hour))), 0)
+		later := time.Now().Add(time.Hour)
+		equal(t, "references of an older message that waits", f.refs(t, inboxA, later), []string{inEvent.SHA256})
 		want := []string{inStep.SHA256, inEvent.SHA256}
 		slices.Sort(want)
 		equal(t, "references of the conversation", f.refs(t, threadA, time.Time{}), want)
-		equal(t, "references of its steps", f.refs(t, threadA, time.Now().Add(time.Hour)), []string{inStep.SHA256})
+		equal(t, "references of its steps", f.refs(t, threadA, later), []string{inStep.SHA256})
+		_, err = f.Settle(t.Context(), "a", runner, store.Settlement{InboxID: 1, Key: p.Key, Thread: threadA.Thread, Fate: store.FateDead, Error: "why"})
+		ok(t, err)
+		equal(t, "references of an older dead letter", f.refs(t, inboxA, later), []string{inEvent.SHA256})
+		_, _, err = f.ResolveTurn(t.Context(), "a", 1, "dropped")
+		ok(t, err)
+		equal(t, "references of older events", len(f.refs(t, inboxA, later)), 0)
 	},
 }

@@ -138,8 +138,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// Media go an hour after they were written unless something refers to them: the result of a step at any age, and an event
-// that is not older than what else goes.
+// Media go an hour after they were written unless something refers to them: the result of a step at any age, a message that
+// waits at any age, and an event that is not older than what else goes.
 func TestPruneMedia(t *testing.T) {
 	w := start(t, backendtest.Options{Home: t.TempDir()}, registry.Config{})
 	w.Create("a1")
@@ -164,15 +164,17 @@ func TestPruneMedia(t *testing.T) {
 	}
 	refer("bob", "in a new event")
 	refer("carol", "in an old event")
-	list[put("in a new event")], list[put("in an old event")], list[put("in nothing")] = true, false, false
+	w.Push("a1", "dave", "sha256:"+put("in a message that waits"), "")
+	list[put("in a new event")], list[put("in an old event")], list[put("in nothing")], list[put("in a message that waits")] = true, false, false, true
 	at := time.Now().AddDate(0, 0, -40)
 	foreign(t, filepath.Join(dir, "inbox"), "UPDATE x_media SET at = ?", at.UnixMilli())
 	list[put("in nothing yet")] = true
 	carol := filepath.Join(dir, "threads/peers/main-carol")
 	foreign(t, carol, "UPDATE events SET created_at = ?", at.UTC().Format("2006-01-02T15:04:05.000Z"))
 	foreign(t, carol, "UPDATE x_step SET result = NULL") // as pruned
+	foreign(t, filepath.Join(dir, "inbox"), "UPDATE events SET created_at = '2020-01-01T00:00:00.000Z' WHERE source LIKE '%dave%'")
 	for _, apply := range []bool{false, true, true} {
-		want := [2]int64{2, 1}
+		want := [2]int64{2, 2}
 		if len(list) == 0 { // the second time nothing is left to remove
 			want[0] = 0
 		}
