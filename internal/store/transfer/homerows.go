@@ -225,14 +225,15 @@ func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, at *agentdir.H
 	if err != nil {
 		return fmt.Errorf("read pairings: %w", unit.Problem(err))
 	}
-	if len(used)+len(asked)+len(questions)+len(pins)+len(cursors)+len(pairings) == 0 && from.Version == 0 {
-		return nil
-	}
-	h, err := openHome(ctx, at, true)
-	if err != nil {
+	h, err := openHome(ctx, at, len(used)+len(asked)+len(questions)+len(pins)+len(cursors)+len(pairings) > 0 || from.Version > 0)
+	if err != nil || h == nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
+	// What the home has of the agent is from before it moved away: a question that waited then may be answered now.
+	if err := h.Forget(ctx, agent); err != nil {
+		return err
+	}
 	if err := h.SaveUsage(ctx, used); err != nil {
 		return err
 	}

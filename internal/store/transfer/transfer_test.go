@@ -393,6 +393,48 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
+// A home that has the rows of an agent from before it moved away takes those of the database when it is back: what was
+// used and answered there does not wait again, and a rule that was removed there permits nothing here.
+func TestBackToOlderRows(t *testing.T) {
+	w := newWorld(t)
+	w.live(t, "alice")
+	w.stop(t, "alice")
+	ctx := t.Context()
+	_, err := w.move("alice", true).ToDatabase(ctx)
+	ok(t, err)
+	for _, sql := range []string{
+		"UPDATE approval SET state = 'used', decision = 'once', decided_by = 'owner'", "UPDATE question SET answer = 'a'",
+		`UPDATE exec_policy SET version = 2, body = '{"version":1,"defaults":{"security":"allowlist"},"agents":{}}'`,
+	} {
+		_, err := w.pg.Pool().Exec(ctx, sql)
+		ok(t, err)
+	}
+	_, err = w.move("alice", true).ToHome(ctx)
+	ok(t, err)
+	h, err := homedb.Open(ctx, w.home.RegistryDB())
+	ok(t, err)
+	defer func() { ok(t, h.Close()) }()
+	asked, err := h.Approvals(ctx, "", "alice", "", 9)
+	ok(t, err)
+	questions, err := h.Questions(ctx, "", "alice", "", 9)
+	ok(t, err)
+	if len(asked) != 1 || asked[0].State != "used" || asked[0].By != "owner" || len(questions) != 1 || questions[0].Answer != "a" {
+		t.Errorf("approvals %+v and questions %+v are not those of the database", asked, questions)
+	}
+	stored, err := h.ExecPolicy(ctx)
+	ok(t, err)
+	policy, err := execpolicy.Parse(stored.Body)
+	ok(t, err)
+	if n := len(policy.Agents["alice"].Allowlist); n != 0 {
+		t.Errorf("%d rules in %s, want none", n, stored.Body)
+	}
+	records, err := h.Load(ctx)
+	ok(t, err)
+	if len(records) != 1 || records[0].Token != 7 {
+		t.Errorf("leases %+v, want the token 7", records)
+	}
+}
+
 // Killed between the two steps, the next run finds both sides the same and finishes;
 // when they are not, it changes nothing.
 func TestKilledBetween(t *testing.T) {
