@@ -162,6 +162,39 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// Media that were written after the inbox was copied are there after a restore: a step that was copied later refers to them.
+func TestMediaAfterTheInbox(t *testing.T) {
+	from := home(t, "a1")
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte("picture")))
+	dir := filepath.Join(from.AgentDir("a1"), "media")
+	for name, data := range map[string]string{sum: "picture", strings.Repeat("0", 64): "not what its name says"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, name[:2]), 0o700), os.WriteFile(filepath.Join(dir, name[:2], name), []byte(data), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := home(t)
+	if _, err := Restore(t.Context(), bytes.NewReader(write(t, from, Selection{})), to, Choice{}); err != nil {
+		t.Fatal(err)
+	}
+	err := inCopy(t.Context(), filepath.Join(to.AgentDir("a1"), "inbox"), func(tx *db.Tx) error {
+		if !tx.HasMedia() {
+			return errors.New("no media")
+		}
+		return tx.Each("SELECT sha256, size FROM x_media", nil, func(scan func(...any) error) error {
+			var got string
+			var size int64
+			err := scan(&got, &size)
+			if got != sum || size != 7 {
+				t.Errorf("media %s of %d bytes, want %s of 7", got, size, sum)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Of several agents one that cannot be placed means that none is.
 func TestAllOrNone(t *testing.T) {
 	b := write(t, home(t, "a1", "a2", "a3"), Selection{})

@@ -26,7 +26,7 @@
 //   - a message that was accepted after the inbox was copied and begun before its
 //     thread was is aborted: its thread has it, no inbox will bring it again;
 //   - media whose file is not in the backup, because nothing referred to them when it was
-//     copied, are forgotten;
+//     copied, are forgotten; those that were written after the inbox was copied get their row again;
 //   - what waits for delivery is due again, under its key and flagged, because nobody
 //     can know whether it was sent after the copy.
 //

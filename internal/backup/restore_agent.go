@@ -3,10 +3,14 @@ package backup
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -174,7 +178,7 @@ func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAge
 	err = inCopy(ctx, in, func(tx *db.Tx) error {
 		return errors.Join(continueInbox(tx, f, due, id != as), renameFences(tx, id, as),
 			renameKeys(tx, id, as, "x_origin", "session_key"), renameKeys(tx, id, as, "x_sessions", "key"),
-			renameKeys(tx, id, as, "x_sessions", "key_folded"), renameProcesses(tx, id, as), forgetMedia(tx, dir), listSessions(tx, sessions))
+			renameKeys(tx, id, as, "x_sessions", "key_folded"), renameProcesses(tx, id, as), forgetMedia(tx, dir), addMedia(tx, dir), listSessions(tx, sessions))
 	})
 	return out, errors.Join(err, addThreadFiles(ctx, in))
 }
@@ -267,6 +271,43 @@ func forgetMedia(tx *db.Tx, dir string) error {
 			_, err = tx.Exec("DELETE FROM x_media WHERE sha256 = ?", sum)
 		}
 	}
+	return err
+}
+
+// addMedia adds the rows of media whose file is in the backup and whose row is not: they were written after the inbox was
+// copied, and what was copied later refers to them. What nothing refers to is pruned as always.
+func addMedia(tx *db.Tx, dir string) error {
+	dir = filepath.Join(dir, "media")
+	files, err := fs.Glob(os.DirFS(dir), "??/*")
+	for _, name := range files {
+		if err != nil {
+			break
+		}
+		err = addMediaFile(tx, filepath.Join(dir, name))
+	}
+	return err
+}
+
+func addMediaFile(tx *db.Tx, path string) error {
+	name := filepath.Base(path)
+	if tx.HasMedia() {
+		if there, err := tx.Row("SELECT 1 FROM x_media WHERE sha256 = ?", []any{name}, new(int64)); there || err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	data, err := io.ReadAll(io.LimitReader(f, store.MaxMedia+1))
+	if sum := sha256.Sum256(data); err != nil || hex.EncodeToString(sum[:]) != name {
+		return err
+	}
+	if err := tx.MakeMedia(); err != nil {
+		return err
+	}
+	_, err = tx.Exec("INSERT INTO x_media(sha256, mime, name, size, at) VALUES(?,?,'',?,?)", name, http.DetectContentType(data), len(data), time.Now().UnixMilli())
 	return err
 }
 
