@@ -135,6 +135,9 @@ func TestMediaOfAPeer(t *testing.T) {
 		}
 		restoreAs(t, w, "a1", "a2")
 		w.StopAgent("a1")
+		if err := writeMedia(t.Context(), w, "a1", mediaOf("picture of dave"), "picture of dave"); err != nil { // whose message comes next
+			t.Fatal(err)
+		}
 		for range 2 {
 			if _, err := w.Erase("a1", "bob", true); err != nil {
 				t.Fatal(err)
@@ -143,7 +146,7 @@ func TestMediaOfAPeer(t *testing.T) {
 		for _, c := range []struct {
 			agent, peer string
 			want        bool
-		}{{"a1", "bob", false}, {"a1", "carol", true}, {"a2", "bob", true}, {"a2", "carol", true}} {
+		}{{"a1", "bob", false}, {"a1", "carol", true}, {"a1", "dave", true}, {"a2", "bob", true}, {"a2", "carol", true}} {
 			if there(c.agent, c.peer) != c.want {
 				t.Errorf("media of %s at %s: %v", c.peer, c.agent, !c.want)
 			}

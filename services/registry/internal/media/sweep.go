@@ -29,6 +29,8 @@ type Sweeper struct {
 type Sweep struct {
 	// Before: media that were written since then stay.
 	Before time.Time
+	// New: of media that were written within store.MediaGrace only these go.
+	New map[string]bool
 	// Since: events before it refer to nothing. The zero value is for all events.
 	Since time.Time
 	Apply bool // remove; else count
@@ -37,14 +39,16 @@ type Sweep struct {
 // Sweep removes the media of an agent that no stored result of a step, and no event since a time, refers to. Kept counts
 // those that are old and are referred to. The threads of an agent without old media are not read.
 func (s Sweeper) Sweep(ctx context.Context, agent string, o Sweep) (out store.Share, err error) {
-	left := map[string]int64{}
+	left, fresh := map[string]int64{}, time.Now().Add(-store.MediaGrace)
 	for after := ""; ; {
 		list, err := s.Store.ListMedia(ctx, agent, o.Before, after, page)
 		if err != nil {
 			return out, err
 		}
 		for _, m := range list {
-			after, left[m.SHA256] = m.SHA256, m.Size
+			if after = m.SHA256; m.At.Before(fresh) || o.New[m.SHA256] {
+				left[m.SHA256] = m.Size
+			}
 		}
 		if len(list) < page {
 			break

@@ -313,14 +313,20 @@ func (f *Data) Erase(ctx context.Context, c Deps) error {
 	if err := f.eraseFiles(ctx, c); err != nil {
 		return err
 	}
+	refs := map[string]bool{}
 	for _, p := range f.Threads {
-		if err := c.Store.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
+		r := store.Ref{Agent: f.agent.ID, Thread: p.ID}
+		err := c.Media.Store.MediaRefs(ctx, r, time.Time{}, func(sum string) { refs[sum] = true })
+		if err == nil {
+			err = c.Store.Erase(ctx, r, p.PeerShare)
+		}
+		if err != nil {
 			return c.Fault(f.agent.ID, p.ID, err)
 		}
 	}
-	// The agent is at rest: what nothing refers to now were the peer's media, or are those of a step that was not
-	// recorded. A repeat of an erasure that was interrupted here finds them again.
-	swept, err := c.Media.Sweep(ctx, f.agent.ID, media.Sweep{Before: time.Now().Add(time.Second), Apply: true})
+	// What nothing refers to now and was referred to there were the peer's media. Others may be those of a message that
+	// comes next, of any person, until they are old: a repeat of an erasure that was interrupted finds its own then.
+	swept, err := c.Media.Sweep(ctx, f.agent.ID, media.Sweep{Before: time.Now().Add(time.Second), New: refs, Apply: true})
 	if err == nil && swept.Gone > 0 { // the names of files are not to stay in free pages of the inbox
 		err = c.Store.Erase(ctx, store.Inbox(f.agent.ID), store.PeerShare{})
 	}
