@@ -116,7 +116,7 @@ func (s *mediaRefs) Load(tx *unit.Tx) {
 	})
 	tx.Read(`SELECT e.content FROM event e LEFT JOIN fate f ON f.agent_id = $1 AND f.thread_id = $2 AND f.inbox_id = e.id
 		WHERE e.agent_id = $1 AND e.thread_id = $2 AND strpos(e.content, $4) > 0
-		AND (e.created_at >= $3 OR $2 = 'inbox' AND (f.inbox_id IS NULL OR f.fate = 'dead' AND f.resolved = ''))`, []any{from, store.MediaRefMark}, func(scan func(...any) error) error {
+		AND (e.created_at >= $3 OR $2 = 'inbox' AND `+mediaNeeded+`)`, []any{from, store.MediaRefMark}, func(scan func(...any) error) error {
 		var content string
 		err := scan(&content)
 		store.FindMediaRefs([]byte(content), s.found)

@@ -48,7 +48,8 @@ const (
 
 // A push has a key for its first event and, when it has several, one for its
 // last. They go together or not at all: half of them would refuse the next push. The key of a
-// message that an account received is never removed: a platform may deliver it again after any time.
+// message that an account received is never removed: a platform may deliver it again after any time. An event
+// that was erased no longer says whether one did.
 const (
 	oldKey = `FROM dedupe k
 		JOIN event e ON e.agent_id = $1 AND e.thread_id = $2 AND e.id = k.event_id
@@ -56,10 +57,13 @@ const (
 		LEFT JOIN dedupe l ON l.agent_id = $1 AND l.thread_id = $2 AND l.key = 'push-end:' || substr(k.key, 6)
 		LEFT JOIN fate g ON g.agent_id = $1 AND g.thread_id = $2 AND g.inbox_id = l.event_id
 		WHERE k.agent_id = $1 AND k.thread_id = $2 AND k.key >= 'push:' AND k.key < 'push;' AND f.at < $3 AND (l.key IS NULL OR g.at < $3)`
-	keyNeeded = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%'
+	keyNeeded = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%' OR e.erased_proof IS NOT NULL
 		OR EXISTS (SELECT 1 FROM fate x WHERE x.agent_id = $1 AND x.thread_id = $2 AND x.fate = 'dead' AND x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id))
 		OR EXISTS (SELECT 1 FROM origin o WHERE o.agent_id = $1 AND o.account <> '' AND o.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
 )
+
+// mediaNeeded selects messages of an inbox whose fates are f: those that wait, and dead letters that may be tried again.
+const mediaNeeded = "(f.inbox_id IS NULL OR f.fate = 'dead' AND f.resolved = '')"
 
 // countPrunable counts the old rows of a thread, and those of them that are needed.
 type countPrunable struct {

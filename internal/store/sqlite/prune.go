@@ -57,12 +57,12 @@ const (
 		LEFT JOIN x_dedupe l ON l.key = '` + lastKey + `' || substr(k.key, 6)
 		LEFT JOIN x_fate g ON g.inbox_id = l.event_id
 		WHERE k.key >= '` + firstKey + `' AND k.key < 'push;' AND f.at < ? AND (l.key IS NULL OR g.at < ?)`
-	keyWanted = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%'
+	keyWanted = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%' OR e.content = '` + store.Erased + `'
 		OR EXISTS (SELECT 1 FROM x_dead x WHERE x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
 )
 
 // keyNeeded selects the keys that stay. A platform may deliver a message again after any time:
-// the key of one that an account received is never removed.
+// the key of one that an account received is never removed. An event that was erased no longer says whether one did.
 func keyNeeded(tx *db.Tx) string {
 	if !tx.HasSessions() {
 		return keyWanted

@@ -120,6 +120,17 @@ var origins = map[string]func(*testing.T, *fixture){
 			f.pushed(t, "client", msg("2")).Duplicate, f.pushed(t, "named", msg("3")).Duplicate,
 		}, []bool{true, true, false, false})
 	},
+	"the key of a message that was erased is not pruned": func(t *testing.T, f *fixture) {
+		f.pushed(t, "account", from("1", originOf("threads/x")))
+		f.settle(t, 1)
+		ok(t, f.Erase(t.Context(), inboxA, store.PeerShare{Events: []int64{1}}))
+		out, err := f.Prune(t.Context(), inboxA, store.Prune{Before: time.Now().Add(time.Hour), Apply: true})
+		ok(t, err)
+		equal(t, "pruned and kept", []int64{out.Keys.Gone, out.Keys.Kept}, []int64{0, 1})
+		_, found, err := f.Pushed(t.Context(), inboxA, "account")
+		ok(t, err)
+		equal(t, "the platform delivers it again: it is known", found, true)
+	},
 	"what a push did is answered by its key": func(t *testing.T, f *fixture) {
 		for _, key := range []string{"k", ""} {
 			_, found, err := f.Pushed(t.Context(), inboxA, key)
