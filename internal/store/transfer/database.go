@@ -241,13 +241,7 @@ func (d *database) end(ctx context.Context) error {
 	return d.flush(ctx)
 }
 
-// remove forgets the agent.
+// remove forgets the agent; of its leases the tokens stay.
 func (d *database) remove(ctx context.Context) error {
-	for _, table := range []string{"due", "usage", "approval", "question", "lease", "origin", "process", "agent"} {
-		if _, err := d.tx.Exec(ctx, "DELETE FROM "+table+" WHERE agent_id = $1", d.agent); err != nil {
-			return unit.Problem(err)
-		}
-	}
-	_, err := d.tx.Exec(ctx, agents.ForgetRules, d.agent)
-	return unit.Problem(err)
+	return unit.Problem(agents.RemoveIn(ctx, d.tx, d.agent))
 }

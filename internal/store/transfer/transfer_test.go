@@ -393,6 +393,30 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
+// The database keeps the tokens of the leases of an agent that moves away, as for one that is removed: a new agent of the
+// name begins above them, so that no earlier holder is accepted.
+func TestTokensStay(t *testing.T) {
+	w := newWorld(t)
+	w.live(t, "alice")
+	w.stop(t, "alice")
+	ctx := t.Context()
+	_, err := w.move("alice", true).ToDatabase(ctx)
+	ok(t, err)
+	_, err = w.move("alice", true).ToHome(ctx)
+	ok(t, err)
+	var token int64
+	var released bool
+	ok(t, w.pg.Pool().QueryRow(ctx, "SELECT token, released FROM lease WHERE agent_id = 'alice' AND resource = 'agent/alice'").Scan(&token, &released))
+	if token != 7 || !released {
+		t.Errorf("token %d, released %v", token, released)
+	}
+	there, err := w.move("alice", true).ToDatabase(ctx)
+	ok(t, err)
+	if !there.Moved {
+		t.Errorf("%+v", there)
+	}
+}
+
 // A home that has the rows of an agent from before it moved away takes those of the database when it is back: what was
 // used and answered there does not wait again, and a rule that was removed there permits nothing here.
 func TestBackToOlderRows(t *testing.T) {

@@ -64,16 +64,17 @@ func create(ctx context.Context, tx pgx.Tx, id string, files map[string][]byte) 
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// ForgetRules takes an agent, its argument, out of the policy for commands.
-const ForgetRules = "UPDATE exec_policy SET version = version + 1, body = (body::jsonb #- ARRAY['agents', $1::text])::text WHERE jsonb_exists(body::jsonb -> 'agents', $1::text)"
+// forgetRules takes an agent, its argument, out of the policy for commands.
+const forgetRules = "UPDATE exec_policy SET version = version + 1, body = (body::jsonb #- ARRAY['agents', $1::text])::text WHERE jsonb_exists(body::jsonb -> 'agents', $1::text)"
 
 // Remove forgets an agent with all its rows; of its leases the tokens stay, above which
 // those of a new agent of the name begin. One that is not there is store.ErrNotFound.
 func (d *DB) Remove(ctx context.Context, id string) error {
-	return wrap("remove rows", id, pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return remove(ctx, tx, id) }))
+	return wrap("remove rows", id, pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return RemoveIn(ctx, tx, id) }))
 }
 
-func remove(ctx context.Context, tx pgx.Tx, id string) error {
+// RemoveIn is Remove in a transaction of the caller.
+func RemoveIn(ctx context.Context, tx pgx.Tx, id string) error {
 	tag, err := tx.Exec(ctx, "DELETE FROM agent WHERE agent_id = $1", id) // threads, files and what hangs on them go with it; no push is under way after it
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func remove(ctx context.Context, tx pgx.Tx, id string) error {
 	}
 	b := &pgx.Batch{}
 	for _, q := range []string{
-		ForgetRules,
+		forgetRules,
 		"DELETE FROM origin WHERE agent_id = $1", "DELETE FROM process WHERE agent_id = $1", "DELETE FROM approval WHERE agent_id = $1", "DELETE FROM question WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
 		"UPDATE lease SET holder = '', address = '', request_id = '', released = true WHERE agent_id = $1",
 	} {
