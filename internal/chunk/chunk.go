@@ -3,14 +3,15 @@
 // A cut is where a reader expects one: after a paragraph, else after a line, a sentence,
 // a word, else between two characters. A block of code between fences stays intact: where
 // it does not fit, the piece ends with a closing fence and the next begins with the same
-// opening one.
+// opening one. A block in a quote keeps the marks of the quote. A piece that begins in an item
+// of a list is without the indent of the item, which would make indented code of it.
 //
 // It promises: no piece is longer than Max characters, or than Max of the units in which a
 // channel counts them; in each piece of a text that is
 // cut, fences come in pairs; no character is split, and no letter from its accents where
 // they fit. The parts of the text that the pieces hold ([Piece.Raw]) are, joined, the text
-// byte for byte; what they show is that without the white space at its ends and with the
-// added fences. The same text and bounds give the same pieces, and those after a cut
+// byte for byte; what they show is that without the white space at its ends and the indent
+// of a list, and with the added fences. The same text and bounds give the same pieces, and those after a cut
 // depend only on its position, so a caller that continues a message needs only that. [Stream]
 // promises the same of a text that is still being written.
 //
@@ -122,16 +123,16 @@ func (s *scan) take(end int) Piece {
 	head := open.opening()
 	raw := s.text[s.at : s.at+end]
 	s.skip(s.at + end)
-	text := head + raw
+	tail, text := open.tail(raw), raw
 	if head == "" {
 		text = trimStart(text)
+		open.cut = open.cut && len(text) == len(raw)
 	}
-	if tail := open.after(raw).closing(); tail != "" && (s.grows || len(raw) < len(s.text)) {
-		text = strings.TrimRight(text, "\n") + "\n" + tail
-	} else {
-		text = strings.TrimRightFunc(text, unicode.IsSpace)
+	text = strings.TrimRightFunc(text, unicode.IsSpace)
+	if tail != "" && (s.grows || len(raw) < len(s.text)) {
+		text += "\n" + tail
 	}
-	return Piece{Text: text, Raw: raw, Reach: s.at}
+	return Piece{Text: head + open.unlisted(text), Raw: raw, Reach: s.at}
 }
 
 // end is where the piece that begins rest ends, in bytes.
@@ -168,7 +169,7 @@ func (s *scan) end(rest, head string) int {
 
 // fits reports whether the fence that has to close a piece fits into it.
 func (s *scan) fits(raw string, room int) bool {
-	tail := s.fence.after(raw).closing()
+	tail := s.fence.tail(raw)
 	if tail == "" {
 		return true
 	}

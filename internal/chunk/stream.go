@@ -120,7 +120,7 @@ func (s *Stream) early(rest string, room int) int {
 		if behind := rest[at:]; rest[at-1] != '\n' && len(behind) < ahead && !strings.Contains(behind, "\n") {
 			return 0
 		}
-		if strings.TrimSpace(rest[:at]) != "" && s.fence.after(rest[:at]).mark == "" && s.sound(rest, at) {
+		if strings.TrimSpace(rest[:at]) != "" && s.fence.tail(rest[:at]) == "" && s.sound(rest, at) {
 			return at
 		}
 		from = at + 1
@@ -147,7 +147,7 @@ func (b Break) next(text string, from int) (at int) {
 // settled is how much of a text what is written next cannot change, in bytes.
 func (s *Stream) settled(rest string) int {
 	begin := strings.LastIndexByte(rest, '\n') + 1
-	line := strings.TrimLeft(rest[begin:], " ")
+	line := strings.TrimLeft(rest[begin:], containers)
 	if s.fence.after(rest[:begin]).mark != "" {
 		if before := strings.LastIndexByte(rest[:max(begin-1, 0)], '\n') + 1; mayFence(rest[before:begin]) {
 			return before // a fence stays with its code

@@ -68,7 +68,7 @@ func TestStream(t *testing.T) {
 				t.Errorf("a block has %d characters of %d: %q", size, b.Max, p.Text)
 			case strings.TrimSpace(p.Text) == "":
 				t.Errorf("a block is blank: %q", p.Raw)
-			case open(p.Text) && !(last && p.Raw == text):
+			case open(text, p.Text, p.Reach-len(p.Raw)) && !(last && p.Raw == text):
 				t.Errorf("a block leaves a fence open: %q", p.Text)
 			case p.Reach != len(raw):
 				t.Errorf("a block reaches %d of %d", p.Reach, len(raw))
