@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -181,10 +182,20 @@ func (c *client) readMessage(m *message, edit bool, who me, token string) (chann
 	out.SentAt = date(m.Date)
 	if edit {
 		out.EditOf = out.Key
-		out.Key += ":e" + number(m.EditDate)
+		out.Key += ":e" + number(m.EditDate) + "-" + digest(out)
 		out.SentAt = date(cmp.Or(m.EditDate, m.Date))
 	}
 	return out, true
+}
+
+// digest tells edits of one second from each other, by what they say.
+func digest(u channel.Update) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%q", u.Text) // never fails
+	for _, a := range u.Attachments {
+		_, _ = fmt.Fprintf(h, " %s %q %d", a.Type, a.Name, a.Size)
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 // conversation says where a message is, and which key it has.

@@ -41,7 +41,7 @@ func TestMapping(t *testing.T) {
 	}{
 		{"a person", `"message":{"message_id":5,` + bobFrom + `,` + inDM + `,"text":"hi"}`, &dm},
 		{"an edit", `"edited_message":{"message_id":5,` + bobFrom + `,` + inDM + `,"edit_date":1764201660,"text":"hi!"}`, with(dm, func(u *channel.Update) {
-			u.Key, u.EditOf, u.Text, u.SentAt = "telegram:4242:1207:5:e1764201660", "telegram:4242:1207:5", "hi!", at.Add(time.Minute)
+			u.Key, u.EditOf, u.Text, u.SentAt = "telegram:4242:1207:5:e1764201660-3iartlyukwwjd", "telegram:4242:1207:5", "hi!", at.Add(time.Minute)
 		})},
 		{"a message passed on", `"message":{"message_id":5,` + bobFrom + `,` + inDM + `,"forward_origin":{"type":"user","date":1764201000,"sender_user":{"id":9,"is_bot":false,"first_name":"A"}},"text":"hi"}`, with(dm, func(u *channel.Update) { u.Forwarded = true })},
 		{"of a person who hides, with a picture", `"message":{"message_id":5,` + bobFrom + `,` + inDM + `,"forward_sender_name":"A","forward_date":1764201000,"caption":"hi","photo":[{"file_id":"L","width":9,"height":9}]}`, with(dm, func(u *channel.Update) {
@@ -67,7 +67,7 @@ func TestMapping(t *testing.T) {
 			Key: "telegram:4242:-1009:5", Kind: "channel", SessionID: "-1009", PeerID: "-1009", PeerName: "News", MessageID: "5", Text: "hi", SentAt: at,
 		}},
 		{"an edited post", `"edited_channel_post":{"message_id":5,"chat":{"id":-1009,"title":"News","type":"channel"},"date":1764201600,"edit_date":1764201601,"text":"hi"}`, &channel.Update{
-			Key: "telegram:4242:-1009:5:e1764201601", EditOf: "telegram:4242:-1009:5", Kind: "channel", SessionID: "-1009", PeerID: "-1009", PeerName: "News", MessageID: "5", Text: "hi", SentAt: at.Add(time.Second),
+			Key: "telegram:4242:-1009:5:e1764201601-29i798emzwdrc", EditOf: "telegram:4242:-1009:5", Kind: "channel", SessionID: "-1009", PeerID: "-1009", PeerName: "News", MessageID: "5", Text: "hi", SentAt: at.Add(time.Second),
 		}},
 		{"a mention, of other case", `"message":{"message_id":5,` + bobFrom + `,` + inGroup + `,"text":"hey @Demo_Bot","entities":[{"type":"mention","offset":4,"length":9}]}`, text("hey @Demo_Bot", true)},
 		{"a mention behind characters of two units", `"message":{"message_id":5,` + bobFrom + `,` + inGroup + `,"text":"😀😀 @demo_bot","entities":[{"type":"mention","offset":5,"length":9}]}`, text("😀😀 @demo_bot", true)},
@@ -141,6 +141,22 @@ func TestMapping(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Edits of one second have keys of their own; one that comes again has its first key.
+func TestEditsOfOneSecond(t *testing.T) {
+	s, in := serve(t, telegramtest.Config{}), channeltest.NewIntake()
+	for _, text := range []string{"one", "two", "one"} {
+		s.Push(map[string]any{"edited_message": map[string]any{
+			"message_id": 5, "chat": map[string]any{"id": 1207, "type": "private"}, "from": map[string]any{"id": 1207},
+			"date": 1764201600, "edit_date": 1764201660, "text": text,
+		}})
+	}
+	receive(t, s, in)
+	acked(t, s, 3)
+	if len(in.Taken) != 3 || in.Taken[0].Key == in.Taken[1].Key || in.Taken[0].Key != in.Taken[2].Key || in.Taken[0].EditOf != in.Taken[1].EditOf {
+		t.Errorf("taken %+v", in.Taken)
 	}
 }
 
