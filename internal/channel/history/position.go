@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// activeLimit is how long a conversation without a message is known, and how old a message may be that
-	// is fetched after an outage.
+	// activeLimit is how long a conversation is known in which, and in whose threads, no message is
+	// stored.
 	activeLimit = 7 * 24 * time.Hour
 	// maxConversations are fetched after an outage, and noted at a time while older messages of them are.
 	maxConversations = 200
@@ -150,38 +150,52 @@ func (p *Positions) move(one Position) {
 		return
 	}
 	list[one.name()] = one
+	kept := map[string]Position{}
 	var b strings.Builder
-	for _, other := range slices.SortedFunc(maps.Values(list), newestFirst) {
-		line := other.String() + "\n"
-		if b.Len()+len(line) > maxPositions || time.Since(p.date(other.ID)) > activeLimit {
-			delete(list, other.name())
-			continue
+	for _, other := range p.used(list) {
+		if line := other.String() + "\n"; b.Len()+len(line) <= maxPositions {
+			kept[other.name()] = other
+			b.WriteString(line)
 		}
-		b.WriteString(line)
 	}
+	p.list[n] = kept
 	p.keep(listName(n), b.String())
 }
 
 // newest returns the conversations that are fetched, the last used first.
-func (p *Positions) newest() (all []Position) {
+func (p *Positions) newest() []Position {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	all := map[string]Position{}
 	for _, list := range p.list {
-		for _, one := range list {
-			if time.Since(p.date(one.ID)) < activeLimit {
-				all = append(all, one)
-			}
-		}
+		maps.Copy(all, list)
 	}
-	slices.SortFunc(all, newestFirst)
-	return all[:min(len(all), maxConversations)]
+	out := p.used(all)
+	return out[:min(len(out), maxConversations)]
 }
 
-func newestFirst(a, b Position) int {
-	if n := Compare(b.ID, a.ID); n != 0 {
-		return n
+// used returns what was used within the limit, the last used first. A conversation is used when one
+// of its threads is: its own position may be far older.
+func (p *Positions) used(list map[string]Position) (out []Position) {
+	last := map[string]string{}
+	for _, one := range list {
+		last[one.Conversation] = slices.MaxFunc([]string{last[one.Conversation], one.ID}, Compare)
 	}
-	return cmp.Compare(a.name(), b.name())
+	use := func(one Position) string {
+		if one.Thread == "" {
+			return last[one.Conversation]
+		}
+		return one.ID
+	}
+	for _, one := range list {
+		if time.Since(p.date(use(one))) < activeLimit {
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b Position) int {
+		return cmp.Or(Compare(use(b), use(a)), cmp.Compare(a.name(), b.name()))
+	})
+	return out
 }
 
 // Compare compares two ids of messages, each a number, which may have a fraction of fixed length.

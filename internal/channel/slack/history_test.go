@@ -107,6 +107,28 @@ func TestOutageOfStoring(t *testing.T) {
 	}
 }
 
+// A channel in which only threads are used is in use: what is written next to them is fetched as well.
+func TestOutageOfThreads(t *testing.T) {
+	s, in := serve(t, slacktest.Config{}), channeltest.NewIntake()
+	root := fmt.Sprintf("%d.000100", time.Now().Add(-8*24*time.Hour).Unix())
+	for n := range 4 {
+		in.Cursors[fmt.Sprint("positions-", n)] = general.ID + "/ channel " + root + "\n" // each holds a part of the channels
+	}
+	stop := receive(t, s, in)
+	s.Push(map[string]any{
+		"type": "message", "channel": general.ID, "channel_type": "channel", "user": ann.ID, "text": "reply",
+		"ts": fmt.Sprintf("%d.000100", time.Now().Unix()), "thread_ts": root,
+	})
+	acked(t, s, 1)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.Say(slacktest.Message{Channel: general, User: ann.ID, Text: "next to the thread"})
+	s.Forget()
+	receive(t, s, in)
+	in.Await(t, "the message", func() bool { return len(in.Stored) == 2 })
+}
+
 // A conversation that the platform refuses is left out, one that it delays is waited for, and a
 // cursor of another form is none.
 func TestOutageRefused(t *testing.T) {
