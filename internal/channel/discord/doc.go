@@ -11,6 +11,8 @@
 //   - A message that is sent again within some minutes is dropped by the platform, by its nonce; a
 //     later repeat of one that may have arrived looks for it first ([channel.Query]).
 //   - No message notifies anyone: mentions are shown, and are off. Links show no preview.
+//   - A message whose channel the platform cannot show at the moment waits until it can, with those
+//     behind it in the channel: without the channel it is not known who may write it.
 //   - A limit that the platform states delays its channel alone.
 //   - Files come from the hosts of the platform alone, and their bytes are counted. The token goes
 //     to the API and the gateway alone. Redirects are not followed, and no proxy of the environment

@@ -30,13 +30,15 @@ func FuzzEvent(f *testing.F) {
 		if !json.Valid([]byte(doc)) || s.places[at.ID].Type != typ {
 			return
 		}
-		u, _, ok, err := s.update(t.Context(), frame{Type: kind, Data: json.RawMessage(doc)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, ok := s.event(frame{Type: kind, Data: json.RawMessage(doc)})
 		if !ok {
 			return
 		}
+		where, err := s.place(t.Context(), e.ChannelID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, _ := s.say(e, where)
 		if u.Text == "" && len(u.Attachments) == 0 || !isID(u.SessionID) || !isID(u.PeerID) || !isID(u.MessageID) || u.PeerID == "1" && kind != "INTERACTION_CREATE" {
 			t.Errorf("%s %q became %+v", kind, doc, u)
 		}

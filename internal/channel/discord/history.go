@@ -94,8 +94,8 @@ func written(id string) time.Time {
 	return time.UnixMilli(int64(n>>22) + epoch)
 }
 
-// place returns what is known of a channel. One that the platform does not show, or cannot, is of an
-// unknown type: its messages are taken all the same.
+// place returns what is known of a channel. One that the platform does not show is of an unknown type:
+// its messages are taken all the same.
 func (r *reader) place(ctx context.Context, id string) (place, error) {
 	if p, ok := r.places[id]; ok {
 		return p, nil
@@ -108,9 +108,7 @@ func (r *reader) place(ctx context.Context, id string) (place, error) {
 		case err == nil:
 		case refused && answer.lasting():
 			p = place{Type: typeUnknown} // deleted, or hidden, after the message was written
-		case refused && answer.status/100 == 5 && try == maxPlaceTries:
-			return place{Type: typeUnknown}, nil // the next message asks again
-		case refused && answer.status/100 == 5 && pause.For(ctx, again.Wait(try)) == nil:
+		case passing(err) && try < maxPlaceTries && pause.For(ctx, again.Wait(try)) == nil:
 			continue
 		default:
 			return place{}, err

@@ -128,7 +128,7 @@ func (r *receiver) receive(ctx context.Context, c *client, in channel.Intake) er
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	s := &stream{
-		reader: newReader(c, token, who), position: p, seen: seen, intake: in, pressed: make(chan pressed, maxPressed), running: &running,
+		reader: newReader(c, token, who), position: p, seen: seen, intake: in, pressed: make(chan pressed, maxPressed), waiting: newWaiting(), running: &running,
 	}
 	running.Go(func() { s.confirm(ctx) })
 	defer running.Wait()
@@ -173,7 +173,8 @@ type stream struct {
 	position *position
 	seen     *history.Positions
 	intake   channel.Intake
-	pressed  chan pressed    // buttons whose commands are stored
+	pressed  chan pressed // buttons whose commands are stored
+	waiting  *waiting
 	running  *sync.WaitGroup // what goes on next to the connections
 }
 
@@ -203,7 +204,11 @@ func (s *stream) connect(receiving context.Context) (ready bool, err error) {
 		return false, err
 	}
 	defer func() { _ = conn.CloseNow() }() // a closing handshake would end the session
-	l := &link{conn: conn, take: take, catchUp: func(stored func()) error { return s.catchUp(receiving, stored) }}
+	l := &link{
+		conn: conn, take: take,
+		catchUp: func(stored func()) error { return s.catchUp(receiving, stored) },
+		find:    func(id string) { s.running.Go(func() { s.find(receiving, id) }) },
+	}
 	l.last.Store(last)
 	var beating sync.WaitGroup
 	beating.Go(func() { l.beat(ctx, hello, cancel) })
@@ -354,9 +359,23 @@ func (s *stream) dispatch(ctx context.Context, l *link, f frame) error {
 	}
 	l.busy.Store(true)
 	defer l.busy.Store(false)
-	u, done, ok, err := s.update(ctx, f)
-	if err != nil {
-		return err
+	e, ok := s.event(f)
+	waits := ok && s.waiting.has(e.ChannelID)
+	var where place
+	if ok && !waits {
+		var err error
+		if where, err = s.place(ctx, e.ChannelID); passing(err) {
+			waits = true
+		} else if err != nil {
+			return err
+		}
+	}
+	if waits {
+		select {
+		case s.waiting.space <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	stored := s.position.take(f.Sequence)
 	l.last.Store(f.Sequence)
@@ -369,7 +388,13 @@ func (s *stream) dispatch(ctx context.Context, l *link, f frame) error {
 		}
 		stored()
 		return nil
+	case waits:
+		if s.waiting.add(queued{e, stored}) {
+			l.find(e.ChannelID)
+		}
+		return nil
 	}
+	u, done := s.say(e, where)
 	if err := l.take(u, func() { stored(); done() }); err != nil {
 		return &final{fmt.Errorf("take a message: %w", err)}
 	}
@@ -391,40 +416,43 @@ func (s *stream) catchUp(receiving context.Context, stored func()) error {
 	return nil
 }
 
-// update returns the message of an event; false for an event that is none for the account. done
-// runs when it is stored.
-func (s *stream) update(ctx context.Context, f frame) (u channel.Update, done func(), ok bool, err error) {
-	var m message
-	var p pressed
+// event is a message that was written or changed, or a button that was pressed.
+type event struct {
+	message
+	edit    bool
+	pressed pressed
+}
+
+// event reads an event; false: it is none for the account.
+func (s *stream) event(f frame) (e event, ok bool) {
 	switch f.Type {
 	case "MESSAGE_CREATE", "MESSAGE_UPDATE":
-		ok = json.Unmarshal(f.Data, &m) == nil && m.says(f.Type == "MESSAGE_UPDATE", s.who)
+		e.edit = f.Type == "MESSAGE_UPDATE"
+		ok = json.Unmarshal(f.Data, &e.message) == nil && e.says(e.edit, s.who)
 	case "INTERACTION_CREATE":
-		if json.Unmarshal(f.Data, &p) == nil {
-			m, ok = p.message()
+		if json.Unmarshal(f.Data, &e.pressed) == nil {
+			e.message, ok = e.pressed.message()
 		}
 	}
-	if !ok {
-		return u, nil, false, nil
-	}
-	where, err := s.place(ctx, m.ChannelID)
-	if err != nil {
-		return u, nil, false, err
-	}
-	u = s.read(&m, f.Type == "MESSAGE_UPDATE", where)
+	return e, ok
+}
+
+// say returns the update of an event in a channel. done runs when it is stored.
+func (s *stream) say(e event, where place) (u channel.Update, done func()) {
+	u = s.read(&e.message, e.edit, where)
 	switch {
 	case u.EditOf != "":
-		return u, func() {}, true, nil
-	case p.ID == "":
-		return u, func() { s.seen.Stored(u) }, true, nil
+		return u, func() {}
+	case e.pressed.ID == "":
+		return u, func() { s.seen.Stored(u) }
 	}
-	u.Key, u.Mentioned = s.key(m.ChannelID, "i"+p.ID), true // a message has buttons that are pressed more than once
+	u.Key, u.Mentioned = s.key(e.ChannelID, "i"+e.pressed.ID), true // a message has buttons that are pressed more than once
 	return u, func() {
 		select {
-		case s.pressed <- p:
+		case s.pressed <- e.pressed:
 		default: // shows as failed to who pressed it
 		}
-	}, true, nil
+	}
 }
 
 // confirm shows people that the button they pressed was noticed, until ctx ends. What is lost of
@@ -450,9 +478,10 @@ type link struct {
 	conn       *websocket.Conn
 	take       func(channel.Update, func()) error
 	catchUp    func(stored func()) error
-	last       atomic.Int64 // sequence that the next heartbeat states
-	unanswered atomic.Int32 // heartbeats
-	busy       atomic.Bool  // nothing is read now
+	find       func(id string) // begins to ask for a channel
+	last       atomic.Int64    // sequence that the next heartbeat states
+	unanswered atomic.Int32    // heartbeats
+	busy       atomic.Bool     // nothing is read now
 }
 
 func (l *link) read(ctx context.Context) (frame, error) {

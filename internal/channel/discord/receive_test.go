@@ -121,8 +121,8 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// TestUnknownPlace: a channel that the platform cannot show, or does not, ends no connection. Its
-// messages are those of a channel, and never direct ones.
+// TestUnknownPlace: a channel that the platform cannot show, or does not, ends no connection. Messages
+// of one that it does not show are those of a channel, and never direct ones; the others wait.
 func TestUnknownPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault discordtest.Fault
@@ -130,8 +130,8 @@ func TestUnknownPlace(t *testing.T) {
 		asked int
 	}{
 		"for a moment":   {discordtest.Fault{Status: 503, Times: 2}, []string{"dm", "dm"}, 3},
-		"lasting":        {discordtest.Fault{Status: 503, Times: 6}, []string{"channel", "channel"}, 6},
-		"for a while":    {discordtest.Fault{Status: 500, Times: 3}, []string{"channel", "dm"}, 4},
+		"lasting":        {discordtest.Fault{Status: 503, Times: 6}, []string{"dm", "dm"}, 8},
+		"for a while":    {discordtest.Fault{Status: 500, Times: 3}, []string{"dm", "dm"}, 5},
 		"refused":        {discordtest.Fault{Status: 403}, []string{"channel", "channel"}, 1},
 		"does not exist": {discordtest.Fault{Status: 404}, []string{"channel", "channel"}, 1},
 	} {
@@ -150,6 +150,40 @@ func TestUnknownPlace(t *testing.T) {
 				t.Errorf("took %q, asked %d times: %s", kinds, asked, log)
 			}
 		})
+	}
+}
+
+// TestWaitingForPlace: messages of a channel that the platform cannot show are not judged. They come
+// behind each other when it can, hold up no other channel, and come again after a crash.
+func TestWaitingForPlace(t *testing.T) {
+	s, in := server(t), channeltest.NewIntake()
+	say := func(id, text string) { s.Say(discordtest.Message{ChannelID: id, Author: ann, Content: text}) }
+	stop := start(t, s, in)
+	await(t, s, "identify", 1)
+	say("20", "known")
+	wait(t, in, 1)
+	const lasting = 1 << 20
+	s.Fail("GET /channels/ID", discordtest.Fault{Status: 503, Times: lasting})
+	say("10", "one")
+	say("10", "two")
+	say("20", "elsewhere")
+	wait(t, in, 2)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	start(t, s, in)
+	await(t, s, "resume", 1)
+	say("10", "three")
+	s.Fail("GET /channels/ID", discordtest.Fault{Status: 503})
+	in.Await(t, "the direct messages", func() bool { return len(in.Stored) == 5 })
+	var direct []string
+	for _, u := range in.Taken {
+		if u.SessionID == "10" {
+			direct = append(direct, u.Kind+" "+u.Text)
+		}
+	}
+	if want := []string{"dm one", "dm two", "dm three"}; !slices.Equal(direct, want) {
+		t.Errorf("took %q, want %q", direct, want)
 	}
 }
 
