@@ -37,6 +37,38 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// A message with another file, or with one where there should be none, is not taken for one that may have arrived.
+func TestRepeatOfDocument(t *testing.T) {
+	made := time.Now().Add(-3 * time.Minute)
+	for name, c := range map[string]struct {
+		text, files string
+		document    *channel.Document
+		sent        bool
+	}{
+		"its file":       {"", `[{"id":"1","filename":"the_report.pdf","size":8}]`, channeltest.Document("the report.pdf", "application/pdf", []byte("%PDF-1.7"), new(int)), false},
+		"another file":   {"", `[{"id":"1","filename":"notes.txt","size":5}]`, channeltest.Document("report.pdf", "application/pdf", []byte("%PDF-1.7"), new(int)), true},
+		"more files":     {"", `[{"id":"1","filename":"report.pdf","size":8},{"id":"2","filename":"b","size":1}]`, channeltest.Document("report.pdf", "application/pdf", []byte("%PDF-1.7"), new(int)), true},
+		"without a file": {"done", `[]`, channeltest.Document("report.pdf", "application/pdf", []byte("%PDF-1.7"), new(int)), true},
+		"with a file":    {"done", `[{"id":"1","filename":"report.pdf","size":8}]`, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := server(t)
+			s.Say(discordtest.Message{
+				ChannelID: "20", Author: bot(), Content: c.text, Attachments: json.RawMessage(c.files), Timestamp: made.Add(time.Second).UTC().Format("2006-01-02T15:04:05.000000+00:00"),
+			})
+			m := channel.Message{
+				Key: "k", Text: c.text, Document: c.document, MaybeDuplicate: true, ReplyContext: to("20", "channel", ""), CreatedAt: made.UTC().Format(time.RFC3339Nano),
+			}
+			if _, err := sender(t, s).Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(s.Messages("20")) == 2; got != c.sent {
+				t.Errorf("sent: %v", got)
+			}
+		})
+	}
+}
+
 // A file that the registry does not have will not come: its message is dead at once, and holds up no other.
 func TestNoDocument(t *testing.T) {
 	c := sender(t, server(t))

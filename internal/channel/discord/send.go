@@ -201,8 +201,8 @@ func (s *sender) answers(m channel.Message) string {
 }
 
 // find looks for a message that may have arrived: the one with its nonce, or where none is listed one
-// of the account with the same text that answers no other message, since the reply was made. It is
-// empty where there is none.
+// of the account with the same text and file that answers no other message, since the reply was made.
+// It is empty where there is none.
 func (s *sender) find(ctx context.Context, token, id string, m channel.Message) (string, error) {
 	who, err := s.identify(ctx, token)
 	if err != nil {
@@ -222,12 +222,21 @@ func (s *sender) find(ctx context.Context, token, id string, m channel.Message) 
 			}
 			continue
 		}
-		if old.Author.ID == who.ID && strings.TrimSpace(old.Content) == strings.TrimSpace(m.Text) &&
+		if old.Author.ID == who.ID && strings.TrimSpace(old.Content) == strings.TrimSpace(m.Text) && old.holds(m.Document) &&
 			(old.Reference.ID == "" || old.Reference.ID == s.answers(m)) && !date(old.Timestamp).Before(made) {
 			return old.ID, nil
 		}
 	}
 	return "", nil
+}
+
+// holds reports whether the files of a message are a document, or none for nil. The platform keeps the
+// size of a file, and changes names.
+func (m *message) holds(d *channel.Document) bool {
+	if d == nil {
+		return len(m.Attachments) == 0
+	}
+	return len(m.Attachments) == 1 && m.Attachments[0].Size == d.Size
 }
 
 // nonce is by what the platform knows a message again.
