@@ -89,6 +89,32 @@ func TestBadUpdate(t *testing.T) {
 	}
 }
 
+// A message whose ids no answer can name, because they are too long or hold NUL, has no key, so that it is refused; the longest ids are taken.
+func TestTooLongToAnswer(t *testing.T) {
+	s, in := start(t, nil), channeltest.NewIntake()
+	long := func(n int) string { return strings.Repeat("é", n/2) } // two bytes each
+	for _, more := range []int{0, 2} {
+		for i := range 6 {
+			bytes := []int{4096, 4096, 4096, 1024, 256, 256}
+			bytes[i] += more
+			s.Say(&channelv1.ReceiveResponse{
+				Conversation: &channelv1.Conversation{Kind: channelv1.Kind_KIND_DM, SessionId: long(bytes[0]), Thread: long(bytes[1]), GuildId: long(bytes[4]), TeamId: long(bytes[5])},
+				PeerId:       long(bytes[2]), MessageId: long(bytes[3]), Text: "hi",
+			})
+		}
+	}
+	s.Say(plugintest.Direct("a\x00b", "hi"))
+	channeltest.Run(t, receiver(t, s), in)
+	if err := s.Wait(t.Context(), func() bool { return s.Stats().Confirmed == 13 }); err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range in.Taken {
+		if valid := i < 6; (u.Key != "") != valid {
+			t.Errorf("%d: key %q, answerable: %v", i, u.Key, valid)
+		}
+	}
+}
+
 // The position that is confirmed is kept, and the next stream begins with it.
 func TestPosition(t *testing.T) {
 	s, in := start(t, nil), channeltest.NewIntake()

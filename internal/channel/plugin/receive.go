@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,8 +204,10 @@ func (r *receiver) update(d *description, u *channelv1.ReceiveResponse) channel.
 		Extra: u.GetExtra(),
 	}
 	switch {
-	case u.GetMessageId() == "":
-		out.Key = "" // which the registry refuses: with a key it would be a repeat of every other one without an identifier
+	case u.GetMessageId() == "", !answerable(u):
+		// The registry refuses it without a key. With one, it would be a repeat of every other one without an identifier, or its
+		// answer could not be sent.
+		out.Key = ""
 	case u.GetEdit() != "":
 		out.EditOf = out.Key
 		out.Key += ":e" + fingerprint(u.GetEdit())[:16]
@@ -223,6 +226,13 @@ func (r *receiver) update(d *description, u *channelv1.ReceiveResponse) channel.
 		out.Attachments = append(out.Attachments, a)
 	}
 	return out
+}
+
+// answerable reports whether a reply can name where a message came from: see [target].
+func answerable(u *channelv1.ReceiveResponse) bool {
+	c := u.GetConversation()
+	return len(c.GetSessionId()) <= maxSession && !strings.ContainsRune(c.GetSessionId(), 0) && len(c.GetThread()) <= maxSession && len(u.GetPeerId()) <= maxSession &&
+		len(u.GetMessageId()) <= maxMessageID && len(c.GetGuildId()) <= maxGroup && len(c.GetTeamId()) <= maxGroup
 }
 
 // key names a message. Ids may hold anything, and may be long: no two have one key.
