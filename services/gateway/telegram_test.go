@@ -318,6 +318,10 @@ func TestTelegramApprovedTwoGateways(t *testing.T) {
 			u := telegramtest.User{ID: id, FirstName: "Bob"}
 			api.Say(telegramtest.Message{Chat: telegramtest.Private(u), From: &u, Text: "hi"})
 			awaitReplies(t, api, id, 1) // the code
+			// Else the message may come again at the next gateway, to which the person is no stranger any more.
+			if err := api.Wait(t.Context(), func() bool { s := api.Stats(); return s.Acked == s.Updates }); err != nil {
+				t.Fatal(err)
+			}
 			notice := resolvePeer(t, h, id, registryv1.PairingDecision_PAIRING_DECISION_APPROVE, 10*time.Second)
 			if got := replies(api, id); notice != registryv1.PairingNotice_PAIRING_NOTICE_SENT || len(got) != 2 || !strings.HasPrefix(got[1], "You may write to this assistant now.") {
 				t.Errorf("%v: %q", notice, got)
