@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/chatcommand"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/thinking"
@@ -169,6 +170,9 @@ func (s *Service) account(ctx context.Context, agentID, runID string, wait time.
 	ctx, cancel := context.WithTimeout(ctx, wait+10*time.Second)
 	defer cancel()
 	r, err := s.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agentID, Key: runID, Wait: durationpb.New(wait)})
+	if err == nil {
+		err = runs.ReadSteps(ctx, s.turns, r.GetTurn())
+	}
 	return r.GetTurn(), wording.NoRun(agentID, runID, err)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -79,7 +80,7 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 		case err != nil:
 			return nil, err
 		case r.GetTurn().GetState() == registry.TurnState_TURN_STATE_DONE:
-			return r.GetTurn(), nil
+			return r.GetTurn(), runs.ReadSteps(ctx, e.Turns(), r.GetTurn())
 		default:
 			away = time.Time{}
 			p := Progress{Turn: r.GetTurn()}

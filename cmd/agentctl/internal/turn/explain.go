@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/lease/runlock"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -76,6 +77,9 @@ apply_patch did, for 7 days. What commands changed is not recorded.`,
 				return err
 			}
 			r, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: args[0], InboxId: inbox, Key: run})
+			if err == nil {
+				err = runs.ReadSteps(c.Context(), e.Turns(), r.GetTurn())
+			}
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -47,9 +50,11 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 			}
 			out := &registryv1.GetTurnResponse{Turn: wire.Turn(t)}
 			if req.GetWithReply() {
-				out.Reply, err = s.replyTo(ctx, a.ID, t)
+				if out.Reply, err = s.replyTo(ctx, a.ID, t); err != nil {
+					return nil, err
+				}
 			}
-			return out, err
+			return out, s.cutSteps(ctx, out, req.GetAfterStep())
 		}
 		select {
 		case <-woken:
@@ -64,6 +69,37 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 		}
 		done()
 	}
+}
+
+// cutSteps leaves of the steps of an answer those behind a step that it has room for. The holder of the agent's lease goes
+// on with the turn and is told which of them have not begun, as by its claim.
+func (s *Service) cutSteps(ctx context.Context, out *registryv1.GetTurnResponse, after string) error {
+	t := out.GetTurn()
+	steps := t.GetSteps()
+	if after != "" {
+		n := slices.IndexFunc(steps, func(st *registryv1.Step) bool { return st.GetKey() == after })
+		if n < 0 {
+			return wire.Bad(fmt.Sprintf("the turn has no step %.80q", after), "pass the key of the last step of the answer before")
+		}
+		steps = steps[n+1:]
+	}
+	if t.Steps, t.MoreSteps = stepsIn(thread.MaxAnswer-len(out.GetReply()), steps); len(t.GetSteps()) == 0 && t.GetMoreSteps() {
+		t.Steps, t.MoreSteps = steps[:1], len(steps) > 1
+	}
+	if f, ok := wire.Fence(ctx); ok && f.Resource == lease.AgentResource(t.GetAgentId()) {
+		return s.Approvals.NotBegun(ctx, t.GetAgentId(), t.GetKey(), t.GetSteps())
+	}
+	return nil
+}
+
+// stepsIn are the first steps that take at most so many bytes, and whether there are others.
+func stepsIn(room int, steps []*registryv1.Step) (first []*registryv1.Step, more bool) {
+	for n, st := range steps {
+		if room -= proto.Size(st); room < 0 {
+			return steps[:n], true
+		}
+	}
+	return steps, false
 }
 
 // replyTo returns the text of the reply of a turn, or of the turn that it was merged into.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -152,7 +153,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	case store.BeginGo:
 		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session, Command: command != nil, Footer: footerOf(set, b.Session, tuple)})
 		a.Use(r.Thread, req.GetKey(), b.Steps)
-		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
+		out.Inbound, out.Tail = wire.Event(b.Inbound), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited, out.Error = string(rc), durationpb.New(b.Waited), wire.Text(b.Error)
 		if !s.Memory.Settled(a, fence, b.Memory) {
@@ -189,9 +190,6 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		out.Config.Owners = owners(set)
 		setForSpeaker(out.GetConfig(), set, ev, b.Session)
 		setParts(out.GetConfig(), set, ev.Source, deliver && !console && source.IsPerson(ev.Source), console)
-		if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
-			return nil, err
-		}
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
@@ -209,6 +207,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			return nil, err
 		}
 		if len(b.Steps) > 0 {
+			out.Steps, out.MoreSteps = stepsIn(thread.MaxAnswer-proto.Size(out), wire.Steps(b.Steps))
+			if err := s.Approvals.NotBegun(ctx, a.ID, req.GetKey(), out.GetSteps()); err != nil {
+				return nil, err
+			}
 			s.Replies.SayStored(ctx, a, r.Thread)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
@@ -54,6 +55,16 @@ func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResp
 		}
 		return r, localDirs(t.w.AgentID, t.Root, r.GetConfig())
 	})
+}
+
+// readSteps adds the steps to a claim that its answer had no room for.
+func (t *turn) readSteps(ctx context.Context, b *registrypb.BeginTurnResponse) error {
+	of := &registrypb.Turn{AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, Steps: b.GetSteps(), MoreSteps: b.GetMoreSteps()}
+	_, err := registrycall.Call(ctx, t.trusted, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, runs.ReadSteps(ctx, t.Journal, of)
+	})
+	b.Steps, b.MoreSteps = of.GetSteps(), of.GetMoreSteps()
+	return err
 }
 
 // record journals steps and a failed try; it returns the failed tries so far.

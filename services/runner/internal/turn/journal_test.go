@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ type journal struct {
 	text             string
 	content          string // of the message, instead of text
 	steps            []*pb.Step
+	page             int // steps of an answer at most; 0: all
 	fin              *pb.FinishTurnRequest
 	crashes, errors  int
 	fates            int
@@ -114,6 +116,23 @@ func (j *journal) call(ctx context.Context, name string, in any, logs []*pb.LogL
 	return nil
 }
 
+// after answers the steps behind one.
+func (j *journal) after(key string) (list []*pb.Step, more bool) {
+	from := 1 + slices.IndexFunc(j.steps, func(s *pb.Step) bool { return s.GetKey() == key })
+	for _, s := range j.steps[from:] {
+		if list = append(list, proto.CloneOf(s)); len(list) == j.page {
+			return list, from+j.page < len(j.steps)
+		}
+	}
+	return list, false
+}
+
+func (j *journal) GetTurn(ctx context.Context, in *pb.GetTurnRequest, _ ...grpc.CallOption) (*pb.GetTurnResponse, error) {
+	out := &pb.Turn{}
+	err := j.call(ctx, "get", in, nil, func() { out.Steps, out.MoreSteps = j.after(in.GetAfterStep()) })
+	return &pb.GetTurnResponse{Turn: out}, err
+}
+
 func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...grpc.CallOption) (*pb.BeginTurnResponse, error) {
 	out := &pb.BeginTurnResponse{}
 	err := j.call(ctx, "begin", in, in.GetLogs(), func() {
@@ -137,9 +156,7 @@ func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...g
 			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO
 			out.Inbound = &pb.Event{Id: 7, Source: "external:tui:tui-main:dm:s1:alice", Type: "message", Content: cmp.Or(j.content, `{"text":"`+j.text+`"}`)}
 			out.Tail = []*pb.Event{out.GetInbound()}
-			for _, s := range j.steps {
-				out.Steps = append(out.Steps, proto.CloneOf(s))
-			}
+			out.Steps, out.MoreSteps = j.after("")
 			out.Config, out.ErrorAttempts, out.CrashAttempts = j.config, int32(j.errors), int32(j.crashes)
 			if !j.since.IsZero() {
 				out.Waited = durationpb.New(time.Since(j.since))

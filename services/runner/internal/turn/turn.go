@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/memory"
@@ -53,6 +54,7 @@ type Journal interface {
 	BeginTurn(ctx context.Context, in *registrypb.BeginTurnRequest, opts ...grpc.CallOption) (*registrypb.BeginTurnResponse, error)
 	RecordStep(ctx context.Context, in *registrypb.RecordStepRequest, opts ...grpc.CallOption) (*registrypb.RecordStepResponse, error)
 	FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error)
+	runs.Turns // for the steps that a claim has no room for
 }
 
 // Slot is the right to work among all turns of this process.

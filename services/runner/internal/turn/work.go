@@ -66,6 +66,9 @@ type transcript struct {
 func (t *turn) claim(ctx context.Context, b *registrypb.BeginTurnResponse) (err error) {
 	memory.LimitToEpoch(b)
 	t.begun, t.tries, t.started = b, int(b.GetErrorAttempts()), time.Now()
+	if err := t.readSteps(ctx, b); err != nil {
+		return err
+	}
 	if w := b.GetWaited().AsDuration(); w > 0 {
 		t.down = t.started.Add(-w)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/rpc/runs"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -184,6 +185,9 @@ func (s *Source) Memory(ctx context.Context, at Place) tea.Cmd {
 func (s *Source) Explain(ctx context.Context, id int64) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		r, err := s.Env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.Agent, InboxId: id})
+		if err == nil {
+			err = runs.ReadSteps(ctx, s.Env.Turns(), r.GetTurn())
+		}
 		if err != nil {
 			return "", err
 		}

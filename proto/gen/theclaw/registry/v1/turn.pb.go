@@ -4246,7 +4246,10 @@ type BeginTurnResponse struct {
 	// text after /new is one.
 	Command *ChatCommand `protobuf:"bytes,19,opt,name=command,proto3" json:"command,omitempty"`
 	// answer of a command that the claim has carried out; empty: the runner carries it out.
-	Answer        string `protobuf:"bytes,20,opt,name=answer,proto3" json:"answer,omitempty"`
+	Answer string `protobuf:"bytes,20,opt,name=answer,proto3" json:"answer,omitempty"`
+	// more_steps is true when the journal has steps behind these: GetTurn answers them, see
+	// GetTurnRequest.after_step.
+	MoreSteps     bool `protobuf:"varint,21,opt,name=more_steps,json=moreSteps,proto3" json:"more_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4419,6 +4422,13 @@ func (x *BeginTurnResponse) GetAnswer() string {
 		return x.Answer
 	}
 	return ""
+}
+
+func (x *BeginTurnResponse) GetMoreSteps() bool {
+	if x != nil {
+		return x.MoreSteps
+	}
+	return false
 }
 
 // FailedTry is a model try that gave no answer.
@@ -5409,7 +5419,7 @@ type Turn struct {
 	NextAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
 	// usage summed over its model steps.
 	Usage *Usage `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
-	// steps of the turn; only in GetTurn.
+	// steps of the turn, as many as an answer has room for, at least one; only in GetTurn.
 	Steps []*Step `protobuf:"bytes,18,rep,name=steps,proto3" json:"steps,omitempty"`
 	// delivery of the reply, if it has one; only in GetTurn.
 	Delivery *Delivery `protobuf:"bytes,19,opt,name=delivery,proto3" json:"delivery,omitempty"`
@@ -5431,7 +5441,9 @@ type Turn struct {
 	// binding_revision that decided; 0: no binding was asked.
 	BindingRevision int64 `protobuf:"varint,27,opt,name=binding_revision,json=bindingRevision,proto3" json:"binding_revision,omitempty"`
 	// command that the event is; missing: it is a message.
-	Command       *ChatCommand `protobuf:"bytes,28,opt,name=command,proto3" json:"command,omitempty"`
+	Command *ChatCommand `protobuf:"bytes,28,opt,name=command,proto3" json:"command,omitempty"`
+	// more_steps is true when the journal has steps behind these; see GetTurnRequest.after_step.
+	MoreSteps     bool `protobuf:"varint,29,opt,name=more_steps,json=moreSteps,proto3" json:"more_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5662,6 +5674,13 @@ func (x *Turn) GetCommand() *ChatCommand {
 	return nil
 }
 
+func (x *Turn) GetMoreSteps() bool {
+	if x != nil {
+		return x.MoreSteps
+	}
+	return false
+}
+
 // GetTurnRequest names an event.
 type GetTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5674,7 +5693,10 @@ type GetTurnRequest struct {
 	// wait for the fate this long before answering; 0 answers at once.
 	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	// with_reply answers the text of the reply, too.
-	WithReply     bool `protobuf:"varint,5,opt,name=with_reply,json=withReply,proto3" json:"with_reply,omitempty"`
+	WithReply bool `protobuf:"varint,5,opt,name=with_reply,json=withReply,proto3" json:"with_reply,omitempty"`
+	// after_step is the key of a step: the answer has the steps behind it. Empty: from the first on.
+	// INVALID_ARGUMENT when the turn has no such step.
+	AfterStep     string `protobuf:"bytes,6,opt,name=after_step,json=afterStep,proto3" json:"after_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5742,6 +5764,13 @@ func (x *GetTurnRequest) GetWithReply() bool {
 		return x.WithReply
 	}
 	return false
+}
+
+func (x *GetTurnRequest) GetAfterStep() string {
+	if x != nil {
+		return x.AfterStep
+	}
+	return ""
 }
 
 // GetTurnResponse is the account.
@@ -7325,7 +7354,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\tR\x05usage\";\n" +
 	"\vContextFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xb5\a\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xd4\a\n" +
 	"\x11BeginTurnResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.theclaw.registry.v1.BeginTurnOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x124\n" +
@@ -7351,7 +7380,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vsession_key\x18\x12 \x01(\tR\n" +
 	"sessionKey\x12:\n" +
 	"\acommand\x18\x13 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12\x16\n" +
-	"\x06answer\x18\x14 \x01(\tR\x06answer\"\xc8\x01\n" +
+	"\x06answer\x18\x14 \x01(\tR\x06answer\x12\x1d\n" +
+	"\n" +
+	"more_steps\x18\x15 \x01(\bR\tmoreSteps\"\xc8\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
@@ -7442,7 +7473,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xf7\b\n" +
+	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\x96\t\n" +
 	"\x04Turn\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x10\n" +
@@ -7476,14 +7507,18 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vprovider_id\x18\x1a \x01(\tR\n" +
 	"providerId\x12)\n" +
 	"\x10binding_revision\x18\x1b \x01(\x03R\x0fbindingRevision\x12:\n" +
-	"\acommand\x18\x1c \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\"\xbb\x01\n" +
+	"\acommand\x18\x1c \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12\x1d\n" +
+	"\n" +
+	"more_steps\x18\x1d \x01(\bR\tmoreSteps\"\xe4\x01\n" +
 	"\x0eGetTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x1a\n" +
 	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03key\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1d\n" +
 	"\n" +
-	"with_reply\x18\x05 \x01(\bR\twithReply\"V\n" +
+	"with_reply\x18\x05 \x01(\bR\twithReply\x12'\n" +
+	"\n" +
+	"after_step\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tafterStep\"V\n" +
 	"\x0fGetTurnResponse\x12-\n" +
 	"\x04turn\x18\x01 \x01(\v2\x19.theclaw.registry.v1.TurnR\x04turn\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\tR\x05reply\"\xee\x01\n" +
