@@ -159,8 +159,13 @@ func (t *turn) failed(ctx context.Context, f *modelcall.Try) (result Result, don
 // pause waits for the next try without a slot, until back is closed at most. A person may
 // end it, which is then the cause answered.
 func (t *turn) pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
+	return t.untilAborted(ctx, func(ctx context.Context) error { return t.w.Slot.Pause(ctx, d, back) })
+}
+
+// untilAborted calls wait with a context that also ends when a person ends the turn.
+func (t *turn) untilAborted(ctx context.Context, wait func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
-	return t.w.Slot.Pause(ctx, d, back)
+	return wait(ctx)
 }

@@ -269,6 +269,7 @@ type place struct {
 	back  *pb.FailedTry
 	later turn.Background // nil: nothing may follow
 	yield bool            // the batch ends in the next pause
+	taken bool            // other turns run, and do not end
 }
 
 func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
@@ -286,11 +287,19 @@ func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}
 }
 func (p *place) GivenBack() *pb.FailedTry     { return p.back }
 func (p *place) Hold(string, bool) bool       { return false }
-func (p *place) Alone(context.Context) error  { p.alone = true; return nil }
 func (p *place) Queue(pb.QueueMode, bool)     {}
 func (p *place) Collect() ([]*pb.Member, int) { return nil, 0 }
 func (p *place) Steer() []*pb.Member          { return nil }
 func (p *place) Background() turn.Background  { return p.later }
+
+func (p *place) Alone(ctx context.Context) error {
+	if p.taken {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	p.alone = true
+	return nil
+}
 
 func (p *place) Wait(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 

@@ -241,17 +241,16 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 			t.out.End(cmp.Or(begun.GetError(), "the message is dead"))
 			return Result{Fate: registrypb.Fate_FATE_DEAD}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE:
-			if err := w.Slot.Alone(ctx); err != nil {
-				return Result{}, err
-			}
-			alone = true
+			alone, err = true, t.untilAborted(ctx, w.Slot.Alone)
 		default: // WAIT
-			wait := max(begun.GetWait().AsDuration(), 10*time.Millisecond)
-			if err := t.pause(ctx, wait, nil); err != nil && ctx.Err() == nil {
-				return t.stopped(ctx, err)
-			} else if err != nil {
-				return Result{}, err
-			}
+			err = t.pause(ctx, max(begun.GetWait().AsDuration(), 10*time.Millisecond), nil)
+		}
+		switch {
+		case err == nil:
+		case ctx.Err() == nil:
+			return t.stopped(ctx, err)
+		default:
+			return Result{}, err
 		}
 	}
 }

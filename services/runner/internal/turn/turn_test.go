@@ -203,6 +203,17 @@ func TestAbort(t *testing.T) {
 			t.Errorf("%v %v after %v", err, b.journal.fin, time.Since(start))
 		}
 	})
+	synctest.Test(t, func(t *testing.T) { // while it waits to be alone after a crash
+		b := newBench(t, "hi")
+		abort, cancel := context.WithCancelCause(t.Context())
+		b.abort, b.journal.crashes, b.place.taken = abort, 2, true
+		time.AfterFunc(time.Second, func() { cancel(turn.ErrAborted) })
+		ctx, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if _, err := b.run(ctx); err != nil || b.journal.fin.GetFate() != pb.Fate_FATE_ABORTED {
+			t.Errorf("%v %v", err, b.journal.fin)
+		}
+	})
 }
 
 // A drain or a lost lease in the middle leaves the journal as it is.
