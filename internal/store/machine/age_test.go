@@ -46,3 +46,29 @@ func TestWaitAfterTheClockWasSetBack(t *testing.T) {
 		}
 	}
 }
+
+// F16: so it is with the wait of a turn for its next try, after a failure or in an outage. One that goes on in another
+// process after the clock was set back by a day does not wait for a day.
+func TestTurnWaitsAfterTheClockWasSetBack(t *testing.T) {
+	at := time.UnixMilli(1_000_000)
+	for _, f := range []store.FailedTry{{Counted: true}, {}, {Held: true}} {
+		for _, tt := range []struct {
+			clock time.Duration
+			want  store.BeginOutcome
+		}{{-24 * time.Hour, store.BeginGo}, {-time.Millisecond, store.BeginWait}, {time.Second, store.BeginWait}, {6 * time.Second, store.BeginGo}} {
+			th := &Thread{Now: at, NextID: 1}
+			b := store.Begin{Event: thread.Event{ID: 1, Source: "s", Type: thread.TypeMessage, Content: "{}"}, Key: "k"}
+			if _, err := Begin(th, b); err != nil {
+				t.Fatal(err)
+			}
+			f.Wait = 5 * time.Second
+			if _, err := Record(th, store.Record{Key: "k", Failed: &f}); err != nil {
+				t.Fatal(err)
+			}
+			th.Now = at.Add(tt.clock)
+			if out, err := Begin(th, b); err != nil || out.Outcome != tt.want {
+				t.Errorf("%+v, clock %v: %v, %v", f, tt.clock, out.Outcome, err)
+			}
+		}
+	}
+}

@@ -50,7 +50,7 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 	if b.GivenBack != nil && r.CrashAttempts > 0 {
 		r.CrashAttempts-- // the claim before: its process lives
 	}
-	if wait := r.NotBefore - t.Now.UnixMilli(); wait > 0 {
+	if wait := r.NotBefore - t.Now.UnixMilli(); wait > 0 && !r.clockSetBack(t.Now) {
 		return store.Begun{Outcome: store.BeginWait, Wait: time.Duration(wait) * time.Millisecond}, nil
 	}
 	if r.CrashAttempts >= store.AloneAfter && !b.Alone && r.CrashAttempts < store.MaxCrashAttempts {
@@ -62,6 +62,16 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 		return exhaust(t, b.Key)
 	}
 	return claim(t, b, inbound)
+}
+
+// clockSetBack reports whether the wall clock was set back since the last try of a turn: the time of its next one, as it is
+// stored, means nothing any more.
+func (r *Turn) clockSetBack(now time.Time) bool {
+	last := r.WaitingSince
+	if list := decodeAttempts(r.Attempts); len(list) > 0 {
+		last = max(last, list[len(list)-1].At)
+	}
+	return time.UnixMilli(last).Sub(now) > clockStep
 }
 
 // Recorded reports whether the event is recorded after such an outcome of Begin, and the
