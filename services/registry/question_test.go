@@ -360,3 +360,36 @@ func testManyQuestions(t *testing.T, o backendtest.Options) {
 		t.Errorf("after an answer: %v", q)
 	}
 }
+
+// P1: the registry is killed right after it has ended a turn that waits for people. What the turn asked ends when its message is
+// claimed again, and so before the message is done: nobody is asked for what no turn waits for.
+func TestWaitsEndWithTheirTurn(t *testing.T) { backendtest.Each(t, testWaitsEndWithTheirTurn) }
+
+func testWaitsEndWithTheirTurn(t *testing.T, o backendtest.Options) {
+	t.Cleanup(func() { fault.SetPoint(nil) })
+	c := converse(t, o)
+	a := c.Ask(c.ctx, backendtest.Question(c.turn.GetKey()+":tool:1:1", "ls", 0))
+	q := c.ask(c.request(2, time.Hour))
+	fault.SetPoint(func(label string) {
+		if label == "T9.after" {
+			panic("killed")
+		}
+	})
+	end := &registryv1.FinishTurnRequest{AgentId: "a1", InboxId: c.turn.GetEvent().GetId(), Key: c.turn.GetKey(), ThreadId: c.turn.GetThreadId(), Fate: registryv1.Fate_FATE_DEAD, Error: "e"}
+	if _, err := c.Turns.FinishTurn(c.ctx, end); err == nil {
+		t.Fatal("not killed")
+	}
+	fault.SetPoint(func(label string) {
+		if label == "T8.after" {
+			panic("killed again, right before the answer")
+		}
+	})
+	_, _ = c.Turns.BeginTurn(c.ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: end.GetInboxId(), Key: end.GetKey(), ThreadId: end.GetThreadId()})
+	fault.SetPoint(nil)
+	if got := c.Ask(c.ctx, backendtest.Question(c.turn.GetKey()+":tool:1:1", "ls", 0)); got.GetState() != expired || got.GetApprovalId() != a.GetApprovalId() {
+		t.Errorf("the approval is %v", got)
+	}
+	if got := c.ask(c.request(2, time.Hour)); got.GetState() != canceled && got.GetState() != over || got.GetQuestionId() != q.GetQuestionId() {
+		t.Errorf("the question is %v", got)
+	}
+}

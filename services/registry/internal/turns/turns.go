@@ -148,6 +148,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	switch b.Outcome {
 	case store.BeginFinished, store.BeginExhausted:
 		out.Error = wire.Text(b.Finished.Error)
+		if err := s.cancelWaits(ctx, a.ID, req.GetKey(), b.Finished.Fate); err != nil {
+			return nil, err
+		}
 		_, err := s.settleAgain(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
 		return out, err
 	case store.BeginGo:
@@ -287,20 +290,26 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	if !done.Already {
 		s.spend(ctx, a, set, c.Source, req)
 	}
+	if err := s.cancelWaits(ctx, a.ID, key, done.Fate); err != nil {
+		return nil, err
+	}
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
 	if err != nil {
 		return nil, err
 	}
-	if done.Fate == store.FateAborted || done.Fate == store.FateDead {
-		by := ""
-		if done.Fate == store.FateAborted {
-			by = "owner"
-		}
-		if err := s.CancelWaits(ctx, a.ID, key, by); err != nil {
-			return nil, err
-		}
-	}
 	return &registryv1.FinishTurnResponse{Fate: wire.Fate(done.Fate), ReplyEventId: done.ReplyID, LastAckedId: acked}, nil
+}
+
+// cancelWaits ends what a turn without an answer still asks people. It comes before T8: a turn whose registry is killed before
+// it is claimed again, and this is done then.
+func (s *Service) cancelWaits(ctx context.Context, agent, key string, fate store.Fate) error {
+	switch fate {
+	case store.FateAborted:
+		return s.CancelWaits(ctx, agent, key, "owner")
+	case store.FateDead:
+		return s.CancelWaits(ctx, agent, key, "")
+	}
+	return nil
 }
 
 // claimOf returns what is known of a claim; a registry that was restarted since
