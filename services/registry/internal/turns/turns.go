@@ -148,6 +148,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	switch b.Outcome {
 	case store.BeginFinished, store.BeginExhausted:
 		out.Error = wire.Text(b.Finished.Error)
+		if b.Outcome == store.BeginExhausted {
+			s.spend(ctx, a, set, ev.Source, r.Thread, req)
+		}
 		if err := s.cancelWaits(ctx, a.ID, req.GetKey(), b.Finished.Fate); err != nil {
 			return nil, err
 		}
@@ -288,7 +291,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	point(label, ".after")
 	if !done.Already {
-		s.spend(ctx, a, set, c.Source, req)
+		s.spend(ctx, a, set, c.Source, r.Thread, req)
 	}
 	if err := s.cancelWaits(ctx, a.ID, key, done.Fate); err != nil {
 		return nil, err

@@ -74,20 +74,26 @@ func (s *Service) fillUsage(ctx context.Context, agent string, turns []store.Tur
 	return nil
 }
 
+// ended is a call that names a turn which it has ended.
+type ended interface {
+	GetInboxId() int64
+	GetKey() string
+}
+
 // spend counts the usage of a finished turn against the quota of its agent, if it has one: as its steps were
 // recorded here, or as it is stored where it was claimed before a restart. A turn that cannot be read now is not counted: a quota
 // stops no work.
-func (s *Service) spend(ctx context.Context, a *state.Agent, set *agentdir.Agent, from string, req *registryv1.FinishTurnRequest) {
+func (s *Service) spend(ctx context.Context, a *state.Agent, set *agentdir.Agent, from, threadID string, turn ended) {
 	if !set.Config.Quota.Daily() {
 		return
 	}
-	used, _, ok := a.Used(req.GetThreadId(), req.GetKey())
+	used, _, ok := a.Used(threadID, turn.GetKey())
 	if !ok {
-		t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf})
+		t, err := s.Store.Turn(ctx, a.ID, store.TurnQuery{InboxID: turn.GetInboxId(), Key: turn.GetKey(), Route: wire.ThreadOf})
 		if err != nil {
 			return
 		}
 		used = t.Usage
 	}
-	s.Quota.Spend(ctx, &set.Config, req.GetAgentId(), from, used.Input, used.Output)
+	s.Quota.Spend(ctx, &set.Config, a.ID, from, used.Input, used.Output)
 }
