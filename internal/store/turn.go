@@ -247,6 +247,8 @@ type FailedTry struct {
 	Counted bool
 	Tries   int  // it stands for; 0: one
 	Held    bool // no call was made: it is no attempt
+	// N is its number among those that were counted, from 1; 0: not known. One that the journal has is not counted again.
+	N int
 }
 
 // Attempt is a FailedTry as the account of its event shows it.

@@ -133,6 +133,9 @@ func ended(now time.Time, r *Turn, back *store.FailedTry) {
 	switch {
 	case back != nil:
 		r.CrashAttempts = max(r.CrashAttempts-1, 0)
+		if r.has(*back) {
+			return
+		}
 		if back.Counted {
 			r.ErrorAttempts += max(back.Tries, 1)
 		}
@@ -212,7 +215,7 @@ func Record(t *Thread, rec store.Record) (errorAttempts int, err error) {
 		r.CrashAttempts, r.WaitingSince = 0, 0
 		r.touch()
 	}
-	if rec.Failed != nil {
+	if rec.Failed != nil && !r.has(*rec.Failed) {
 		fail(t, r, *rec.Failed)
 	}
 	return r.ErrorAttempts, nil
@@ -231,6 +234,9 @@ func journal(t *Thread, turn string, list []store.Step, records map[string]strin
 	}
 	return progress
 }
+
+// has reports whether a try was counted already: the answer that said so was lost, and the call is repeated.
+func (r *Turn) has(f store.FailedTry) bool { return f.Counted && f.N > 0 && r.ErrorAttempts >= f.N }
 
 // fail makes a turn wait after a try without an answer.
 func fail(t *Thread, r *Turn, f store.FailedTry) {

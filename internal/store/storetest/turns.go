@@ -192,6 +192,19 @@ var turns = map[string]func(*testing.T, *fixture){
 		b = f.begin(t, p, false)
 		equal(t, "after the wait", []int{int(b.Outcome), b.ErrorAttempts, b.CrashAttempts}, []int{int(store.BeginGo), 4, 1})
 	},
+	// P1: the answer to a record or a claim is lost with the registry, and the call is repeated.
+	"a failed try is counted once": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		for n := 1; n <= 2; n++ {
+			first := store.Record{Key: p.Key, Failed: &store.FailedTry{Class: "c", Error: "e", Counted: true, N: n}}
+			equal(t, "tries", []int{f.record(t, first), f.record(t, first)}, []int{n, n})
+		}
+		for range 2 {
+			b := f.beginWith(t, p, store.Begin{GivenBack: &store.FailedTry{Class: "c", Error: "back", Counted: true, N: 3}})
+			equal(t, "tries, claims", []int{b.ErrorAttempts, b.CrashAttempts}, []int{3, 1})
+		}
+		equal(t, "attempts", len(f.turn(t, p).Attempts), 3)
+	},
 	"an outage spends no attempt": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")
 		outage := store.Record{Key: p.Key, Failed: &store.FailedTry{Error: "down"}}

@@ -169,7 +169,7 @@ func ReadFailedTry(f *registryv1.FailedTry) *store.FailedTry {
 		return nil
 	}
 	return &store.FailedTry{
-		Class: f.GetClass(), Error: f.GetError(), Wait: f.GetWait().AsDuration(), Counted: f.GetCounted(), Tries: int(f.GetTries()), Held: f.GetHeld(),
+		Class: f.GetClass(), Error: f.GetError(), Wait: f.GetWait().AsDuration(), Counted: f.GetCounted(), Tries: int(f.GetTries()), Held: f.GetHeld(), N: int(f.GetN()),
 	}
 }
 

@@ -133,7 +133,7 @@ func (t *turn) failed(ctx context.Context, f *modelcall.Try) (result Result, don
 		}
 	}
 	attempts, err := t.record(ctx, &registrypb.FailedTry{
-		Class: step.Clip(class, 64), Error: step.ErrorText(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries), Held: f.Held,
+		Class: step.Clip(class, 64), Error: step.ErrorText(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries), Held: f.Held, N: int32(t.tries + 1),
 	}, nil, t.unwritten...)
 	if err != nil {
 		return Result{}, false, err

@@ -147,8 +147,8 @@ func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...g
 			j.begun = append(j.begun, in)
 			if b := in.GetGivenBack(); b != nil {
 				j.crashes = max(j.crashes-1, 0)
-				if b.GetCounted() {
-					j.errors++
+				if b.GetCounted() { // its number is the next one, or it is known
+					j.errors = max(j.errors, int(b.GetN()))
 				}
 				out.Error = b.GetClass() + ": " + b.GetError()
 			}
@@ -175,7 +175,7 @@ func (j *journal) RecordStep(ctx context.Context, in *pb.RecordStepRequest, _ ..
 			j.crashes, j.notBefore = 0, time.Now().Add(f.GetWait().AsDuration())
 			switch {
 			case f.GetCounted():
-				j.errors++
+				j.errors = max(j.errors, int(f.GetN()))
 				j.since = time.Time{}
 			case j.since.IsZero():
 				j.since = time.Now()

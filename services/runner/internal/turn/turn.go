@@ -203,7 +203,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 			result, err = Result{}, fmt.Errorf("turn panicked: %s", reportPanic(d.Logger, p, "agent_id", w.AgentID, "event_id", w.InboxID))
 		}
 		if t.begun != nil && ctx.Err() == nil {
-			err = givenBack(class, err)
+			err = givenBack(class, err, t.tries)
 		}
 	}()
 	t.steps = &steps{Log: step.Log{Tools: d.Tools}, t: t}

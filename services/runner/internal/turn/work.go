@@ -199,8 +199,8 @@ func refusal(cause error) string {
 }
 
 // givenBack is the error of a turn that is given back. What passes costs the message no
-// try, what has no explanation does, so that it ends; neither is a crash.
-func givenBack(class string, err error) error {
+// try, what has no explanation does, so that it ends; neither is a crash. tries are those that were counted before.
+func givenBack(class string, err error, tries int) error {
 	if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrYield) || errors.Is(err, ErrStale) {
 		return err
 	}
@@ -209,6 +209,6 @@ func givenBack(class string, err error) error {
 		counted = false
 	}
 	return &GivenBack{
-		Attempt: &registrypb.FailedTry{Class: class, Error: step.ErrorText(fault.From(err).What), Counted: counted}, Err: err,
+		Attempt: &registrypb.FailedTry{Class: class, Error: step.ErrorText(fault.From(err).What), Counted: counted, N: int32(tries + 1)}, Err: err,
 	}
 }

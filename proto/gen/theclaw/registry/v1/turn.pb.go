@@ -4446,7 +4446,10 @@ type FailedTry struct {
 	Tries int32 `protobuf:"varint,5,opt,name=tries,proto3" json:"tries,omitempty"`
 	// held is true when no call was made, because the provider is known to be
 	// unavailable: it moves the time of the next try and is no attempt.
-	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	Held bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	// n is its number, from 1, among the tries of the event that were counted. One that the journal
+	// has is not counted again, so that the call may be repeated. 0: not known.
+	N             int32 `protobuf:"varint,7,opt,name=n,proto3" json:"n,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4521,6 +4524,13 @@ func (x *FailedTry) GetHeld() bool {
 		return x.Held
 	}
 	return false
+}
+
+func (x *FailedTry) GetN() int32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
 }
 
 // Attempt is work on an event that ended without an answer.
@@ -7382,14 +7392,15 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\acommand\x18\x13 \x01(\v2 .theclaw.registry.v1.ChatCommandR\acommand\x12\x16\n" +
 	"\x06answer\x18\x14 \x01(\tR\x06answer\x12\x1d\n" +
 	"\n" +
-	"more_steps\x18\x15 \x01(\bR\tmoreSteps\"\xc8\x01\n" +
+	"more_steps\x18\x15 \x01(\bR\tmoreSteps\"\xdf\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
 	"\acounted\x18\x04 \x01(\bR\acounted\x12\x1f\n" +
 	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\x12\x12\n" +
-	"\x04held\x18\x06 \x01(\bR\x04held\"\xb8\x01\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\x12\x15\n" +
+	"\x01n\x18\a \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x01n\"\xb8\x01\n" +
 	"\aAttempt\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x05R\x01n\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
