@@ -18,6 +18,9 @@ import (
 // also ends an exchange with another program that answers each of them.
 const apologyPause = 10 * time.Minute
 
+// clockStep is how far ahead an apology must be for the wall clock to have been set back since: when it was, is not known.
+const clockStep = time.Second
+
 // recentAnswers is how many messages of the agent are searched for an apology. With more
 // answers since, the next failure is news.
 const recentAnswers = 20
@@ -65,7 +68,8 @@ func hasApology(events []thread.Event, rc json.RawMessage, after time.Time) bool
 		return false
 	}
 	for _, e := range events {
-		if !thread.ParseStamp(e.CreatedAt).After(after) {
+		at := thread.ParseStamp(e.CreatedAt)
+		if !at.After(after) || at.After(after.Add(apologyPause+clockStep)) {
 			continue
 		}
 		c, err := channel.ParseContent(json.RawMessage(e.Content))

@@ -57,6 +57,7 @@ func TestHasApology(t *testing.T) {
 		{"none", nil, false},
 		{"just now", said(thread.Apology, bob, time.Second), true},
 		{"of another message", said(thread.Apology, `{"peer_id":"bob","session_id":"s","message_id":"9"}`, time.Minute), true},
+		{"before the clock was set back", said(thread.Apology, bob, -time.Hour), false},
 		{"long ago", said(thread.Apology, bob, apologyPause+time.Second), false},
 		{"to another", said(thread.Apology, ann, time.Second), false},
 		{"in another session", said(thread.Apology, `{"peer_id":"bob","session_id":"t"}`, time.Second), false},
