@@ -59,6 +59,9 @@ func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResp
 
 // readSteps adds the steps to a claim that its answer had no room for.
 func (t *turn) readSteps(ctx context.Context, b *registrypb.BeginTurnResponse) error {
+	if !b.GetMoreSteps() {
+		return nil
+	}
 	of := &registrypb.Turn{AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, Steps: b.GetSteps(), MoreSteps: b.GetMoreSteps()}
 	_, err := registrycall.Call(ctx, t.trusted, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, runs.ReadSteps(ctx, t.Journal, of)
