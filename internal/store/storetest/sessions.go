@@ -169,6 +169,18 @@ var sessions = map[string]func(*testing.T, *fixture){
 			equal(t, c.name+": events, again", ids(f.all(t, r)), ids(events))
 		}
 	},
+	// What others said in a group before its first message belongs to its first epoch, however old it is.
+	"context begins no epoch": func(t *testing.T, f *fixture) {
+		_, err := f.Ensure(t.Context(), threadA, "")
+		ok(t, err)
+		context := thread.SubtypeContext
+		_, err = f.Append(t.Context(), threadA, []store.NewEvent{{Source: "external:tg:main:group:g:bob", Type: thread.TypeRecord, Subtype: &context, Content: "{}"}}, store.AppendOptions{})
+		ok(t, err)
+		f.pass(t, 2*time.Hour)
+		begun, _ := f.talk(t, threadA, "1", store.BeginSession{Before: time.Now(), Idle: time.Hour})
+		equal(t, "epoch from", begun.Session.EpochFrom, 0)
+		equal(t, "events", kinds(f.all(t, threadA)), []string{"context", "in", "reply"})
+	},
 	"no epoch begins before its time": func(t *testing.T, f *fixture) {
 		first, _ := f.talk(t, threadA, "1", store.BeginSession{})
 		f.pass(t, time.Hour)

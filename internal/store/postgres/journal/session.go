@@ -13,22 +13,30 @@ import (
 // sessionColumns are those of a store.Session, as loadSession and saveSession name its fields.
 const sessionColumns = `key, epoch, epoch_from, started_at, pending, pending_by, model, thinking, "verbose", reasoning, queue_mode, usage_footer, elevated, title, archived`
 
-// loadSession queues the read of the session of the conversation, and of when the newest event was stored that is no
-// context; *out and *last stay as they are when it has none.
-func loadSession(tx *unit.Tx, out **store.Session, last *time.Time) {
-	tx.Read("SELECT "+sessionColumns+", COALESCE((SELECT created_at FROM event WHERE "+inThread+
-		" AND (type, COALESCE(subtype, '')) <> ('"+thread.TypeRecord+"', '"+thread.SubtypeContext+"') ORDER BY id DESC LIMIT 1), '') FROM session WHERE "+inThread, nil, func(scan func(...any) error) error {
+// loadSession queues the read of the session of the conversation; *out stays nil when it has
+// none.
+func loadSession(tx *unit.Tx, out **store.Session) {
+	tx.Read("SELECT "+sessionColumns+" FROM session WHERE "+inThread, nil, func(scan func(...any) error) error {
 		s := &store.Session{}
 		var started int64
-		var at string
 		err := scan(&s.Key, &s.Epoch, &s.EpochFrom, &started, &s.Pending, &s.PendingBy, &s.Model, &s.Thinking, &s.Verbose, &s.Reasoning,
-			&s.QueueMode, &s.UsageFooter, &s.Elevated, &s.Title, &s.Archived, &at)
-		s.StartedAt, *out, *last = store.FromMillis(started), s, thread.ParseStamp(at)
+			&s.QueueMode, &s.UsageFooter, &s.Elevated, &s.Title, &s.Archived)
+		s.StartedAt, *out = store.FromMillis(started), s
 		return err
 	})
 }
 
-// saveSession queues the write of the session of the conversation.
+// loadLastAt queues the read of when the newest event was stored that is no context; *out stays zero when there is none.
+func loadLastAt(tx *unit.Tx, out *time.Time) {
+	tx.Read("SELECT created_at FROM event WHERE "+inThread+" AND (type, COALESCE(subtype, '')) <> ('"+thread.TypeRecord+"', '"+thread.SubtypeContext+
+		"') ORDER BY id DESC LIMIT 1", nil, func(scan func(...any) error) error {
+		var at string
+		err := scan(&at)
+		*out = thread.ParseStamp(at)
+		return err
+	})
+}
+
 func saveSession(tx *unit.Tx, s store.Session) {
 	tx.Exec(`INSERT INTO session(agent_id, thread_id, `+sessionColumns+`, key_folded) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18)
 		ON CONFLICT (agent_id, thread_id) DO UPDATE SET key = excluded.key, epoch = excluded.epoch, epoch_from = excluded.epoch_from, started_at = excluded.started_at,
@@ -54,7 +62,7 @@ func Session() *SessionStep { return &SessionStep{} }
 func PatchSession(p store.SessionPatch) *SessionStep { return &SessionStep{patch: &p} }
 
 // Load reads it.
-func (s *SessionStep) Load(tx *unit.Tx) { loadSession(tx, &s.found, new(time.Time)) }
+func (s *SessionStep) Load(tx *unit.Tx) { loadSession(tx, &s.found) }
 
 // Decide writes it when it changes.
 func (s *SessionStep) Decide(_ context.Context, tx *unit.Tx) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
-	"github.com/theclaw/agents/internal/thread"
 )
 
 // Step runs a transition of machine; Out is its answer.
@@ -70,9 +69,6 @@ func Decide(d store.Decision) *Step[struct{}] {
 func begin(tx *unit.Tx, t *machine.Thread) {
 	t.UUID, t.Head, t.NextID, t.Tuple = tx.UUID, tx.Head, tx.Head+1, tx.Tuple
 	t.Token, t.Now, t.Acked = tx.Fence.Token, tx.Time, tx.Acked
-	if t.Session == nil { // else it was read with it
-		t.LastAt = thread.ParseStamp(tx.LastAt)
-	}
 }
 
 const (
@@ -114,7 +110,8 @@ func load(tx *unit.Tx, n machine.Needs, t *machine.Thread) {
 	}
 	loadDeliveries(tx, n, t)
 	if n.Session {
-		loadSession(tx, &t.Session, &t.LastAt)
+		loadSession(tx, &t.Session)
+		loadLastAt(tx, &t.LastAt)
 	}
 }
 
