@@ -399,15 +399,18 @@ func (t *Tools) fits(spec Spec, arguments json.RawMessage) (misfit, note string)
 	return misfit, note
 }
 
-// otherCase returns the arguments whose names are those of the schema but for their case. Our tools, which encoding/json decodes
-// for, would take one for the other, and what people read of a call would be the argument that is not used.
+// otherCase returns a problem for each argument whose name differs from one of the schema by its case only. encoding/json,
+// with which our tools read their arguments, takes one for the other, and people would be shown the one that is not used.
 func (c *schema) otherCase(arguments map[string]any) (problems []string) {
 	if c.schema == nil {
 		return nil
 	}
 	for name := range arguments {
+		if c.schema.Properties[name] != nil {
+			continue
+		}
 		for known := range c.schema.Properties {
-			if c.schema.Properties[name] == nil && strings.EqualFold(name, known) {
+			if strings.EqualFold(name, known) {
 				problems = append(problems, boundary.Name(name)+" is not an argument of this tool, "+known+" is")
 			}
 		}

@@ -59,7 +59,8 @@ type files struct {
 	// locks serialize the changes to one working directory: its lock is chosen by the hash
 	// of its path, so that their number is fixed.
 	locks [64]sync.Mutex
-	over  over
+	// finished are the transactions that wait to be removed.
+	finished finished
 }
 
 // reader is a tool that changes nothing.
@@ -132,11 +133,11 @@ func (w *writer) Run(ctx context.Context, c toolset.Call) toolset.Result {
 }
 
 // Finished removes the transaction of a call whose result is in the journal. What cannot
-// be removed is removed by a later change. So is what a snapshot of the directory has: without it the directory
-// would be another one, as if something had not been saved.
+// be removed is removed by a later change. So is a transaction that a snapshot has: without it the
+// directory would differ from its snapshot, as if something had not been saved.
 func (w *writer) Finished(c toolset.Call) {
 	if w.moves(c) {
-		w.over.add(c.Place.Config.GetWorkdir(), stagedDir(c))
+		w.finished.add(c.Place.Config.GetWorkdir(), stagedDir(c))
 		return
 	}
 	root, err := os.OpenRoot(c.Place.Config.GetWorkdir())
@@ -155,7 +156,7 @@ func (w *writer) change(ctx context.Context, d *dir, c toolset.Call) (string, er
 	lock := &w.locks[h.Sum32()%uint32(len(w.locks))]
 	lock.Lock()
 	defer lock.Unlock()
-	for _, name := range w.over.take(c.Place.Config.GetWorkdir()) {
+	for _, name := range w.finished.take(c.Place.Config.GetWorkdir()) {
 		_ = d.RemoveAll(name)
 	}
 	tx, err := resume(d, c)
@@ -193,20 +194,20 @@ func (w *writer) change(ctx context.Context, d *dir, c toolset.Call) (string, er
 	return tx.Text, nil
 }
 
-// over are transactions that the next change of a working directory removes, before its snapshot. What is not
+// finished are transactions that the next change of a working directory removes, before its snapshot. What is not
 // remembered is removed when it is old. The zero value is empty.
-type over struct {
+type finished struct {
 	mu sync.Mutex
 	of map[string][]string // names by working directory
 }
 
-// maxOver is the number of directories of which transactions are remembered.
-const maxOver = 1024
+// maxFinished is the number of directories of which transactions are remembered.
+const maxFinished = 1024
 
-func (o *over) add(workdir, name string) {
+func (o *finished) add(workdir, name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.of == nil || len(o.of) == maxOver {
+	if o.of == nil || len(o.of) == maxFinished {
 		o.of = map[string][]string{}
 	}
 	if !slices.Contains(o.of[workdir], name) { // it is reported again when the turn goes on after a crash
@@ -214,7 +215,7 @@ func (o *over) add(workdir, name string) {
 	}
 }
 
-func (o *over) take(workdir string) []string {
+func (o *finished) take(workdir string) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	names := o.of[workdir]

@@ -157,7 +157,7 @@ func stage(d *dir, c toolset.Call, changes []change, text string) (_ *transactio
 		if err := d.write(path.Join(name, manifestFile), manifest, 0o600, d.uid, d.gid); err != nil {
 			return nil, err
 		}
-		for i := range tx.Files { // only the first one is read for it, and only the second is in snapshots
+		for i := range tx.Files { // explain reads them in the first one; the second one is in snapshots
 			tx.Files[i].Diff = ""
 		}
 	}

@@ -242,11 +242,11 @@ func TestFinishedInSnapshot(t *testing.T) {
 		}
 		calls = append(calls, c)
 	}
-	for n := range maxOver + 1 {
-		w.over.add(fmt.Sprint("other ", n), "x")
+	for n := range maxFinished + 1 {
+		w.finished.add(fmt.Sprint("other ", n), "x")
 	}
-	if len(w.over.of) > maxOver {
-		t.Errorf("%d directories are remembered", len(w.over.of))
+	if len(w.finished.of) > maxFinished {
+		t.Errorf("%d directories are remembered", len(w.finished.of))
 	}
 }
 

@@ -145,7 +145,17 @@ func TestToolsNotRead(t *testing.T) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"not now"}}`, id)
 		return true
 	})
-	s := newServer(&Options{Pins: noPins{}, Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil), Wait: pause.For}, new(atomic.Bool), "a1", "web")
+	read := make(chan struct{}, 1) // the tools were asked for again
+	wait := func(ctx context.Context, d time.Duration) error {
+		if d == relistEvery {
+			select {
+			case read <- struct{}{}:
+			default:
+			}
+		}
+		return pause.For(ctx, d)
+	}
+	s := newServer(&Options{Pins: noPins{}, Logger: slog.New(slog.DiscardHandler), Meter: obs.NewRunnerMetrics(nil), Wait: wait}, new(atomic.Bool), "a1", "web")
 	t.Cleanup(s.stop)
 	x, err := s.acquire(t.Context(), launch{server: m})
 	if err != nil {
@@ -158,11 +168,8 @@ func TestToolsNotRead(t *testing.T) {
 	if _, err := x.call(t.Context(), "change", json.RawMessage(`{"text":""}`), time.Minute, nil); err != nil {
 		t.Fatal(err)
 	}
-	why := ""
-	for end := time.Now().Add(time.Minute); why == "" && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		why = x.differs("web", "append", sha)
-	}
-	if !strings.Contains(why, "cannot be read") || strings.Contains(why, "approve") {
+	<-read
+	if why := x.differs("web", "append", sha); !strings.Contains(why, "cannot be read") || strings.Contains(why, "approve") {
 		t.Errorf("%q", why)
 	}
 }

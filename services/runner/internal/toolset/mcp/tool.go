@@ -171,10 +171,10 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 	}
 	var texts []string
 	var images []toolset.Image
-	worded := false
+	hasText := false
 	for _, c := range r.Content {
-		if t, ok := c.(*sdk.TextContent); ok && t.Text != "" {
-			worded = true
+		if text, ok := c.(*sdk.TextContent); ok && text.Text != "" {
+			hasText = true
 		}
 		if i, ok := c.(*sdk.ImageContent); ok && !r.IsError && len(i.Data) > 0 {
 			images = append(images, toolset.Image{Data: i.Data})
@@ -183,7 +183,7 @@ func (t *tool) result(r *sdk.CallToolResult, x *session) toolset.Result {
 			texts = append(texts, text)
 		}
 	}
-	if !worded && r.StructuredContent != nil {
+	if !hasText && r.StructuredContent != nil {
 		texts = append(texts, string(encode(r.StructuredContent)))
 	}
 	text := strings.Join(texts, "\n")
