@@ -44,7 +44,7 @@ type Home struct {
 func OpenHome(path string) (*Home, error) {
 	h := &Home{Home: layout.At(path)}
 	if err := os.MkdirAll(h.Path(), 0o700); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, h.Path()+" is no directory and cannot be made one", "set THECLAW_HOME to a directory"), err)
+		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, h.Path()+" is not a directory and cannot be created", "set THECLAW_HOME to a directory"), err)
 	} else if err != nil {
 		return nil, Fault(err)
 	}

@@ -42,7 +42,7 @@ type Vars map[string]string
 func Read(path string) (Vars, error) {
 	// O_NONBLOCK: a pipe of that name is no file, and is not waited for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // who opens the home reports a home that is no directory
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // OpenHome reports a home that is no directory
 		return nil, nil
 	}
 	if err != nil {

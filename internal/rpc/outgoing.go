@@ -76,8 +76,8 @@ type outgoing struct {
 	safe    []string // full methods that may be repeated
 }
 
-// lost tells whether a call that may be repeated ended with its connection. gRPC repeats such a call itself, unless the
-// head of the answer came before the server was gone: then only the text tells it from an error that a server answers.
+// lost reports whether a call that may be repeated ended with its connection. gRPC repeats such a call itself, unless the
+// head of the answer came first: then only the text distinguishes it from an error that a server answers.
 func (o *outgoing) lost(method string, err error) bool {
 	s := status.Convert(err)
 	return s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "error reading from server: ") && slices.Contains(o.safe, method)

@@ -74,17 +74,18 @@ func files(from registryv1.MediaServiceClient) delivery.Media {
 	}
 }
 
+// unreadable is why a file could not be read, and whether a repeat of the send can help.
 func unreadable(err error) *channel.Error {
 	switch f := fault.From(err); {
 	case errors.Is(err, media.ErrDamaged):
-		return channel.Reject(fault.MediaNotFound, "the file of the message is damaged, or has not the size that the message states", "send the file again")
+		return channel.Reject(fault.MediaNotFound, "the file of the message is damaged, or does not have the size that the message states", "send the file again")
 	case f.Code == codes.NotFound || f.Code == codes.DataLoss || f.Code == codes.InvalidArgument:
 		return channel.Reject(f.Reason, "the file of the message cannot be read: "+f.What, f.Fix)
 	}
 	return &channel.Error{Class: channel.Unavailable, BeforeSend: true, What: "the file of the message cannot be read now", Err: err}
 }
 
-// file is the data of one. That the registry has none, or has them damaged, is known while they are read.
+// file is the data of a file. Whether the registry has them, and undamaged, is known only while they are read.
 type file struct{ io.ReadCloser }
 
 // Read implements [io.Reader].

@@ -39,7 +39,7 @@ func (w *target) attach(files []channel.SentFile, media Media) {
 	}
 }
 
-// content is the data of a file. An error of them is kept: a channel can only see that its request was not written.
+// content is the data of a file. It keeps the error of a read: a channel sees only that its request was not written.
 type content struct {
 	io.ReadCloser
 	broken *atomic.Pointer[channel.Error]

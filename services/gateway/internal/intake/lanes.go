@@ -84,7 +84,7 @@ type item struct {
 	parts       []part                  // one, or those of an album
 	command     *registryv1.ChatCommand // nil: it is none
 	first, last time.Time               // when its parts came
-	later       time.Time               // when the registry first could not take it, or one before it; zero: it did not say so
+	later       time.Time               // when the registry first could not take it, or one before it; zero: never
 }
 
 // part is an update as it came, and what is called when it need not come again.

@@ -16,10 +16,10 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// deaf is a platform that takes no notice.
-type deaf struct{ channel.Channel }
+// refusing is a platform that refuses every notice.
+type refusing struct{ channel.Channel }
 
-func (deaf) Send(context.Context, channel.Message) (channel.Receipt, error) {
+func (refusing) Send(context.Context, channel.Message) (channel.Receipt, error) {
 	return channel.Receipt{}, channel.Reject("", "it takes nothing", "")
 }
 
@@ -29,7 +29,7 @@ func TestPatienceOfConversation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 4
 		a := &Account{
-			deps: Deps{Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewGatewayMetrics(nil)}, ctx: t.Context(), out: deaf{},
+			deps: Deps{Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewGatewayMetrics(nil)}, ctx: t.Context(), out: refusing{},
 			notices: notices{sent: map[refusal]time.Time{}}, lanes: map[string]*lane{},
 		}
 		stored, list := 0, []*item(nil)

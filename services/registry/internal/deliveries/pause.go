@@ -10,7 +10,8 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// clockStep is how far back the wall clock must have been set for the time of the message before to mean nothing any more.
+// clockStep is how far in the future the time of the previous message may be. One that is later is ignored: the wall
+// clock was set back.
 const clockStep = time.Second
 
 // pause is how long the next message of a thread still waits for the delay of people (human_delay); 0:
