@@ -217,12 +217,17 @@ func TestPluginNamelessMessages(t *testing.T) {
 	h := plugged(t, s, world.Options{}, "dm: open")
 	for _, edit := range []string{"", "", "v2"} {
 		u := plugintest.Direct("1207", "say: nameless")
-		u.Edit = edit
+		u.Edit, u.Album = edit, "a1"
 		s.SayNameless(u)
 	}
-	s.Say(plugintest.Direct("1207", "say: after them"))
-	awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == 4 })
-	if n := h.stored(t); n != 1 {
+	for _, text := range []string{"part", "after them"} {
+		u := plugintest.Direct("1207", "say: "+text)
+		u.Album = "a1"
+		s.Say(u)
+		s.SayNameless(u)
+	}
+	awaitPlugin(t, s, func() bool { return s.Stats().Confirmed == 7 })
+	if n := h.stored(t); n != 2 {
 		t.Errorf("%d are stored", n)
 	}
 }

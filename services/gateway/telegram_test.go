@@ -493,7 +493,7 @@ func TestTelegramSendLostFile(t *testing.T) {
 	api := botAPI(t)
 	h := telegram(t, api, world.Options{}, "dm: open")
 	h.configure(t, "tools: {also_allow: [send_file, write]}")
-	api.Fail(telegramtest.Fault{Method: "sendDocument", Status: http.StatusTooManyRequests, RetryAfter: 2})
+	api.Fail(telegramtest.Fault{Method: "sendDocument", Status: http.StatusTooManyRequests, RetryAfter: 1, Times: -1})
 	api.Say(telegramtest.Message{Chat: telegramtest.Private(bob), From: &bob, Text: "call: write {\"path\":\"report.csv\",\"content\":\"a,b\\n\"}\n" +
 		"call: send_file {\"path\":\"report.csv\",\"caption\":\"the report\"}"})
 	if err := api.Wait(t.Context(), func() bool { return len(api.Calls("sendDocument")) > 0 }); err != nil {

@@ -206,8 +206,8 @@ func (r *receiver) update(d *description, u *channelv1.ReceiveResponse) channel.
 	switch {
 	case u.GetMessageId() == "", !answerable(u):
 		// The registry refuses it without a key. With one, it would be a repeat of every other one without an identifier, or its
-		// answer could not be sent.
-		out.Key = ""
+		// answer could not be sent. No album has it, which would be refused with it.
+		out.Key, out.Album = "", ""
 	case u.GetEdit() != "":
 		out.EditOf = out.Key
 		out.Key += ":e" + fingerprint(u.GetEdit())[:16]
