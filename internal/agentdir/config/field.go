@@ -119,7 +119,7 @@ var fields = []Field{
 	{
 		Key: "session.reset.idle", Ref: func(c *Config) any { return &c.Session.Reset.Idle },
 		Rule: lasting(time.Minute, 365*24*time.Hour), Effect: EffectMessage, Example: "2h",
-		Meaning: "How long a conversation must be without a message for an idle reset.",
+		Meaning: "How long a conversation must be without a message for an idle reset. What others say in a group without addressing the agent does not count, for a daily reset either.",
 	},
 	{
 		Key: "routing.default", Ref: func(c *Config) any { return &c.Routing.Default },
