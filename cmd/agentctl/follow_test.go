@@ -160,7 +160,7 @@ func TestChatShowsARunThatIsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := message.Turn(ctx, e, "a1", id, nil); err != nil {
+	if _, err := message.Turn(ctx, e, "a1", id, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	var kinds []feed.What

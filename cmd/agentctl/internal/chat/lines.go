@@ -84,7 +84,7 @@ func exchange(ctx context.Context, from *feed.Source, text string) error {
 	if err != nil {
 		return err
 	}
-	t, err := message.Turn(ctx, e, agent, id, message.Note(e))
+	t, err := message.Turn(ctx, e, agent, id, true, message.Note(e))
 	if err != nil {
 		return err
 	}

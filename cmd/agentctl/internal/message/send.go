@@ -131,7 +131,7 @@ func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer s
 	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
 	e.Note("message %d accepted; waiting for the reply", answer.EventID)
-	t, err := Turn(ctx, e, agent, answer.EventID, Note(e))
+	t, err := Turn(ctx, e, agent, answer.EventID, true, Note(e))
 	if err != nil {
 		return TimedOut(err, agent, answer.EventID)
 	}

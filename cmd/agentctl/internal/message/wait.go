@@ -54,8 +54,9 @@ const step = 20 * time.Second
 
 // Turn waits until the inbox event has its fate, or ctx ends. A registry that is
 // away for a moment does not end the wait. changed, which may be nil, gets the progress each
-// time the turn waits for something else.
-func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed func(Progress)) (*registry.Turn, error) {
+// time the turn waits for something else; with person also what a person has to answer, which
+// takes two more calls for each poll.
+func Turn(ctx context.Context, e *command.Env, agent string, id int64, person bool, changed func(Progress)) (*registry.Turn, error) {
 	var away time.Time
 	var waits waiter
 	for {
@@ -85,7 +86,10 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 			away = time.Time{}
 			p := Progress{Turn: r.GetTurn()}
 			if changed != nil {
-				p.Ahead, p.Person = Ahead(ctx, e, p.Turn), Person(ctx, e, p.Turn)
+				p.Ahead = Ahead(ctx, e, p.Turn)
+			}
+			if person {
+				p.Person = Person(ctx, e, p.Turn)
 			}
 			waits.see(p, changed)
 			// An answer that came early must not become a busy loop.

@@ -99,7 +99,7 @@ func (s *Source) Attend(ctx context.Context, id int64) tea.Cmd {
 // await waits for the fate of a message.
 func (s *Source) await(ctx context.Context, id int64) Finished {
 	for {
-		t, err := message.Turn(ctx, s.Env, s.Agent, id, func(p message.Progress) { s.Send(Changed{p.Turn, p.Ahead}) })
+		t, err := message.Turn(ctx, s.Env, s.Agent, id, false, func(p message.Progress) { s.Send(Changed{p.Turn, p.Ahead}) })
 		if command.Unavailable(err) && ctx.Err() == nil {
 			continue // it has waited long
 		}
