@@ -75,9 +75,15 @@ func TestWorkdirMoves(t *testing.T) {
 	if got := do("ls; cat third"); strings.Contains(got, "large") || !strings.Contains(got, "third") {
 		t.Errorf("after it was kept elsewhere: %s", got)
 	}
+	end := func(p *world.Process) { // one that ends releases its leases
+		t.Helper()
+		if p.Signal(syscall.SIGTERM); p.Exit() != 0 {
+			t.Fatalf("exit status %d", p.Exit())
+		}
+	}
 	// An edit that was kept, and whose result was not, is not made again.
 	c.Set(t, "a1", "tools.profile", "full")
-	last.Kill()
+	end(last)
 	edits := runner("runner-3", failpoint+"=T5.after:1")
 	id, err := c.Push(t.Context(), "a1", world.Peer("bob"), `call: edit {"path":"third","old_text":"third","new_text":"third and fourth"}`, "")
 	if err != nil {
@@ -93,10 +99,10 @@ func TestWorkdirMoves(t *testing.T) {
 	}
 	// Nor is a directory put aside of which all was kept.
 	c.Say(t, "a1", world.Peer("bob"), `call: edit {"path":"third","old_text":"fourth","new_text":"fifth"}`)
-	last.Kill()
+	end(last)
 	second = runner("runner-3")
 	do("echo more >> third")
-	second.Kill()
+	end(second)
 	last = runner("runner-2")
 	if got := do("cat third"); !strings.HasSuffix(got, "\nthird and fifth\nmore") {
 		t.Errorf("after the edit and a move: %s", got)
