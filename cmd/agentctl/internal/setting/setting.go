@@ -112,8 +112,8 @@ func setCommand(e *command.Env) *cobra.Command {
 		Use:   "set ID KEY VALUE",
 		Short: "Change one setting of an agent",
 		Long: `Change one setting in the config.yaml of an agent; comments and order are kept. VALUE
-is YAML. An invalid key or value changes nothing; pai.provider and pai.model must be
-names that the runner knows, if one is running.`,
+is YAML. An invalid key or value changes nothing. If a runner is running, it must know
+pai.provider, and pai.model where providers.yaml lists the models of the provider.`,
 		Example: `  agentctl config set alice pai.provider openai
   agentctl config set alice retry.max_attempts 5
   agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,
