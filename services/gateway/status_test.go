@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/channel/telegram/telegramtest"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	"github.com/theclaw/agents/internal/testing/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // paidModel is a model on loopback whose answers cost the same each. A request is answered when answer has an element; asked
@@ -108,5 +111,45 @@ func TestUsageAndStatus(t *testing.T) {
 	}
 	if got := ask("/status"); strings.Contains(got, "Used:") || strings.Contains(got, "Context:") || strings.Contains(got, "Waiting:") {
 		t.Errorf("in a new session: %q", got)
+	}
+}
+
+// S2-17: while the model is away /status says that the message waits, and for what: an owner reads the error, others its kind.
+func TestStatusWhileTheModelIsAway(t *testing.T) {
+	api := botAPI(t)
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "overloaded", http.StatusServiceUnavailable) }))
+	t.Cleanup(away.Close)
+	home := filepath.Join(t.TempDir(), "home")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	providers := fmt.Sprintf("providers: {work: {base_url: %q, models: [m1]}}\n", away.URL+"/v1")
+	accounts := fmt.Sprintf("owners: [\"telegram:%d\"]\nchannels:\n  tg: {type: telegram, token: \"env:TG\", api: %q, dm: open}\n", ann.ID, api.URL())
+	for name, text := range map[string]string{"providers.yaml": providers, "theclaw.yaml": accounts} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := open(t, world.Options{Home: home}, "")
+	h.Create(t, "admin", "")
+	for n, c := range []struct {
+		user telegramtest.User
+		want string
+	}{
+		{bob, "\nWaiting: 1 message, for the model: provider failed (503); next try in "},
+		{ann, "\nWaiting: 1 message, for the model: provider failed (503): work: Service Unavailable; next try in "},
+	} {
+		say := func(text string) {
+			api.Say(telegramtest.Message{Chat: telegramtest.Private(c.user), From: &c.user, Text: text})
+		}
+		say("hello")
+		backendtest.Await(t, "a failed try", func() bool {
+			r, err := h.Turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: "admin", InboxId: int64(n + 1)})
+			return err == nil && r.GetTurn().GetNextAt().AsTime().After(time.Now().Add(500*time.Millisecond))
+		})
+		say("/status")
+		if got := awaitReplies(t, api, c.user.ID, 1)[0]; !strings.Contains(got, c.want) {
+			t.Errorf("no %q in %q", c.want, got)
+		}
 	}
 }

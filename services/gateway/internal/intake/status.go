@@ -116,9 +116,7 @@ func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (st
 	if a.deps.Version != "" {
 		b.WriteString("\nVersion: " + a.deps.Version)
 	}
-	if w := s.GetWaiting(); w > 0 {
-		fmt.Fprintf(&b, "\nWaiting: %d messages", w)
-	}
+	b.WriteString(waiting(s, r.GetOwner(), time.Now()))
 	if n := agent.GetTokensPerDay(); n > 0 {
 		fmt.Fprintf(&b, "\nTokens today: %d of %d", agent.GetTokensToday(), n)
 	}
@@ -155,6 +153,31 @@ func (a *Account) status(ctx context.Context, r *registryv1.AcceptedMessage) (st
 		}
 	}
 	return b.String(), nil
+}
+
+// waiting is the line of the messages that wait, and what for. Only an owner reads the error itself: it may have names of
+// machines and accounts.
+func waiting(s *registryv1.GetSessionResponse, owner bool, now time.Time) string {
+	if s.GetWaiting() == 0 {
+		return ""
+	}
+	line := fmt.Sprintf("\nWaiting: %d messages", s.GetWaiting())
+	if s.GetWaiting() == 1 {
+		line = "\nWaiting: 1 message"
+	}
+	t := s.GetWaitingTurn()
+	if t == nil {
+		return line
+	}
+	why := t.GetError()
+	if !owner {
+		why, _, _ = strings.Cut(why, ": ")
+	}
+	line += ", for the model: " + why
+	if left := t.GetNextAt().AsTime().Sub(now).Round(time.Second); t.GetNextAt() != nil && left > 0 {
+		line += "; next try in " + left.String()
+	}
+	return line
 }
 
 // window is the context window in tokens, as the runner takes it: that of the settings, or of the model where it is smaller;

@@ -61,6 +61,7 @@ type Store interface {
 	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
 	State(ctx context.Context, agent string) (store.InboxState, error)
 	ListTurns(ctx context.Context, agent string, q store.ListTurns) ([]store.Turn, error)
+	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
 	SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error)
 	LastAnswer(ctx context.Context, r store.Ref, since time.Time) (store.UsageSum, error)
 }
@@ -205,7 +206,7 @@ func (s *Service) GetSession(ctx context.Context, req *registryv1.GetSessionRequ
 		}
 	}
 	if req.GetWithWaiting() {
-		if answer.Waiting, err = s.waiting(ctx, k); err != nil {
+		if answer.Waiting, answer.WaitingTurn, err = s.waiting(ctx, k); err != nil {
 			return nil, s.SessionFault(k, err)
 		}
 	}
@@ -235,29 +236,49 @@ func (s *Service) addUsage(ctx context.Context, k sessionkey.Key, se store.Sessi
 	return nil
 }
 
-// waiting counts the messages of a conversation that no turn has begun, among the newest of the agent. A turn that was
-// begun through another registry counts as one that waits.
-func (s *Service) waiting(ctx context.Context, k sessionkey.Key) (n int64, err error) {
+// waiting counts the messages of a conversation that no turn has begun, among the newest of the agent, and those whose
+// turn waits for its next try, of which first is the turn; nil: it does not wait. A turn that was begun through another
+// registry counts as one that waits.
+func (s *Service) waiting(ctx context.Context, k sessionkey.Key) (n int64, first *registryv1.Turn, err error) {
+	open, begun, err := s.unsettled(ctx, k)
+	if err != nil || len(open) == 0 {
+		return 0, nil, err
+	}
+	n = int64(len(open) - begun)
+	// The turns of a conversation are one after another: what has begun waits with the first message.
+	t, err := s.Store.Turn(ctx, k.Agent, store.TurnQuery{InboxID: open[len(open)-1]})
+	if err != nil || t.State != store.TurnWaiting {
+		return n, nil, err
+	}
+	return n + int64(begun), wire.Turn(t), nil
+}
+
+// unsettled lists the messages of a conversation that have no fate, newest first, and counts those that a turn has begun.
+func (s *Service) unsettled(ctx context.Context, k sessionkey.Key) (open []int64, begun int, err error) {
 	a, err := s.Agents.Get(k.Agent)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	inbox, err := s.Store.State(ctx, k.Agent)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	q := store.ListTurns{Limit: waitingPage}
 	for range waitingPages {
 		page, err := s.Store.ListTurns(ctx, k.Agent, q)
 		if err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 		for _, t := range page {
 			if t.InboxID <= inbox.Acked {
-				return n, nil
+				return open, begun, nil
 			}
-			if _, begun := a.Claimed(t.Thread, t.Key); t.Fate == store.FateNone && t.Thread == k.Thread() && !begun {
-				n++
+			if t.Fate != store.FateNone || t.Thread != k.Thread() {
+				continue
+			}
+			open = append(open, t.InboxID)
+			if _, claimed := a.Claimed(t.Thread, t.Key); claimed {
+				begun++
 			}
 		}
 		if len(page) < q.Limit {
@@ -265,7 +286,7 @@ func (s *Service) waiting(ctx context.Context, k sessionkey.Key) (n int64, err e
 		}
 		q.Before = page[len(page)-1].InboxID
 	}
-	return n, nil
+	return open, begun, nil
 }
 
 // session is the session of a conversation, or an empty one where it has none yet.

@@ -510,9 +510,13 @@ type GetSessionResponse struct {
 	// last answer of a model in the epoch: its input is the prompt that the model saw.
 	// Absent when there is none, and unless asked for.
 	Last *UsageSum `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
-	// waiting messages of the conversation, which no turn has begun; of the newest 1,000
-	// messages of the agent. 0 unless asked for.
-	Waiting       int64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// waiting messages of the conversation: those that no turn has begun, and those whose
+	// turn waits for its next try; of the newest 1,000 messages of the agent. 0 unless asked
+	// for.
+	Waiting int64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// waiting_turn is that of the first message of the conversation while it waits for its
+	// next try, with the error of the last one. Absent when it does not, and unless asked for.
+	WaitingTurn   *Turn `protobuf:"bytes,5,opt,name=waiting_turn,json=waitingTurn,proto3" json:"waiting_turn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +577,13 @@ func (x *GetSessionResponse) GetWaiting() int64 {
 		return x.Waiting
 	}
 	return 0
+}
+
+func (x *GetSessionResponse) GetWaitingTurn() *Turn {
+	if x != nil {
+		return x.WaitingTurn
+	}
+	return nil
 }
 
 // PatchSessionRequest changes a session. What is absent stays; what is empty is as
@@ -1017,12 +1028,13 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\x12\x1d\n" +
 	"\n" +
 	"with_usage\x18\x03 \x01(\bR\twithUsage\x12!\n" +
-	"\fwith_waiting\x18\x04 \x01(\bR\vwithWaiting\"\xce\x01\n" +
+	"\fwith_waiting\x18\x04 \x01(\bR\vwithWaiting\"\x8c\x02\n" +
 	"\x12GetSessionResponse\x126\n" +
 	"\asession\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.SessionR\asession\x123\n" +
 	"\x05usage\x18\x02 \x03(\v2\x1d.theclaw.registry.v1.UsageSumR\x05usage\x121\n" +
 	"\x04last\x18\x03 \x01(\v2\x1d.theclaw.registry.v1.UsageSumR\x04last\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x03R\awaiting\"\xa8\x04\n" +
+	"\awaiting\x18\x04 \x01(\x03R\awaiting\x12<\n" +
+	"\fwaiting_turn\x18\x05 \x01(\v2\x19.theclaw.registry.v1.TurnR\vwaitingTurn\"\xa8\x04\n" +
 	"\x13PatchSessionRequest\x12\"\n" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
 	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\x12#\n" +
@@ -1097,6 +1109,7 @@ var file_theclaw_registry_v1_session_proto_goTypes = []any{
 	(*ArchiveSessionResponse)(nil), // 11: theclaw.registry.v1.ArchiveSessionResponse
 	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
 	(*UsageSum)(nil),               // 13: theclaw.registry.v1.UsageSum
+	(*Turn)(nil),                   // 14: theclaw.registry.v1.Turn
 }
 var file_theclaw_registry_v1_session_proto_depIdxs = []int32{
 	12, // 0: theclaw.registry.v1.Session.started_at:type_name -> google.protobuf.Timestamp
@@ -1107,24 +1120,25 @@ var file_theclaw_registry_v1_session_proto_depIdxs = []int32{
 	0,  // 5: theclaw.registry.v1.GetSessionResponse.session:type_name -> theclaw.registry.v1.Session
 	13, // 6: theclaw.registry.v1.GetSessionResponse.usage:type_name -> theclaw.registry.v1.UsageSum
 	13, // 7: theclaw.registry.v1.GetSessionResponse.last:type_name -> theclaw.registry.v1.UsageSum
-	0,  // 8: theclaw.registry.v1.PatchSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	0,  // 9: theclaw.registry.v1.ResetSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	0,  // 10: theclaw.registry.v1.ArchiveSessionResponse.session:type_name -> theclaw.registry.v1.Session
-	2,  // 11: theclaw.registry.v1.SessionService.ListSessions:input_type -> theclaw.registry.v1.ListSessionsRequest
-	4,  // 12: theclaw.registry.v1.SessionService.GetSession:input_type -> theclaw.registry.v1.GetSessionRequest
-	6,  // 13: theclaw.registry.v1.SessionService.PatchSession:input_type -> theclaw.registry.v1.PatchSessionRequest
-	8,  // 14: theclaw.registry.v1.SessionService.ResetSession:input_type -> theclaw.registry.v1.ResetSessionRequest
-	10, // 15: theclaw.registry.v1.SessionService.ArchiveSession:input_type -> theclaw.registry.v1.ArchiveSessionRequest
-	3,  // 16: theclaw.registry.v1.SessionService.ListSessions:output_type -> theclaw.registry.v1.ListSessionsResponse
-	5,  // 17: theclaw.registry.v1.SessionService.GetSession:output_type -> theclaw.registry.v1.GetSessionResponse
-	7,  // 18: theclaw.registry.v1.SessionService.PatchSession:output_type -> theclaw.registry.v1.PatchSessionResponse
-	9,  // 19: theclaw.registry.v1.SessionService.ResetSession:output_type -> theclaw.registry.v1.ResetSessionResponse
-	11, // 20: theclaw.registry.v1.SessionService.ArchiveSession:output_type -> theclaw.registry.v1.ArchiveSessionResponse
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 8: theclaw.registry.v1.GetSessionResponse.waiting_turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 9: theclaw.registry.v1.PatchSessionResponse.session:type_name -> theclaw.registry.v1.Session
+	0,  // 10: theclaw.registry.v1.ResetSessionResponse.session:type_name -> theclaw.registry.v1.Session
+	0,  // 11: theclaw.registry.v1.ArchiveSessionResponse.session:type_name -> theclaw.registry.v1.Session
+	2,  // 12: theclaw.registry.v1.SessionService.ListSessions:input_type -> theclaw.registry.v1.ListSessionsRequest
+	4,  // 13: theclaw.registry.v1.SessionService.GetSession:input_type -> theclaw.registry.v1.GetSessionRequest
+	6,  // 14: theclaw.registry.v1.SessionService.PatchSession:input_type -> theclaw.registry.v1.PatchSessionRequest
+	8,  // 15: theclaw.registry.v1.SessionService.ResetSession:input_type -> theclaw.registry.v1.ResetSessionRequest
+	10, // 16: theclaw.registry.v1.SessionService.ArchiveSession:input_type -> theclaw.registry.v1.ArchiveSessionRequest
+	3,  // 17: theclaw.registry.v1.SessionService.ListSessions:output_type -> theclaw.registry.v1.ListSessionsResponse
+	5,  // 18: theclaw.registry.v1.SessionService.GetSession:output_type -> theclaw.registry.v1.GetSessionResponse
+	7,  // 19: theclaw.registry.v1.SessionService.PatchSession:output_type -> theclaw.registry.v1.PatchSessionResponse
+	9,  // 20: theclaw.registry.v1.SessionService.ResetSession:output_type -> theclaw.registry.v1.ResetSessionResponse
+	11, // 21: theclaw.registry.v1.SessionService.ArchiveSession:output_type -> theclaw.registry.v1.ArchiveSessionResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_session_proto_init() }
