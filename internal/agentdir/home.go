@@ -25,13 +25,14 @@ type Home struct {
 	root *os.Root
 	mu   sync.Mutex // one compare-and-set of a file at a time
 
-	goodMu sync.Mutex
-	good   goodHome    // the settings of the home when they could last be used
-	known  bool        // good was read
-	shared *layer.Home // what several registries share; nil: this home is alone
-	seen   string      // the stamp of the files that problem is of; empty: read them again
-	bad    error       // what is wrong with them
-	first  *layer.Home // the settings that were first read
+	goodMu  sync.Mutex
+	good    goodHome    // the settings of the home when they could last be used
+	known   bool        // good was read
+	shared  *layer.Home // what several registries share; nil: this home is alone
+	seen    string      // the stamp of the files that problem is of; empty: read them again
+	bad     error       // what is wrong with them
+	refused string      // version of the last file that was read and not taken over
+	first   *layer.Home // the settings that were first read
 
 	cache fileCache
 

@@ -35,6 +35,8 @@ type HomeState struct {
 	LoadedAt time.Time
 	// Problem is what is wrong with the present file while older settings are in force.
 	Problem error
+	// Refused is the version of the file that Problem is about; empty: it was not read.
+	Refused string
 	// Restart are the keys that have another value than when this Home first read the
 	// settings, and that are in force after a restart.
 	Restart []string
@@ -62,6 +64,9 @@ func (h *Home) HomeState() (HomeState, error) {
 	h.goodMu.Lock()
 	defer h.goodMu.Unlock()
 	s.Restart = good.parsed.RestartKeys(h.first)
+	if problem != nil {
+		s.Refused = h.refused
+	}
 	return s, nil
 }
 
@@ -85,10 +90,12 @@ func (h *Home) defaults() (good goodHome, known bool, problem error) {
 
 // reread takes over the present file unless there is a problem with it.
 func (h *Home) reread() error {
+	h.refused = ""
 	file, err := readSettings(h.Home, h.root)
 	if err != nil {
 		return err
 	}
+	h.refused = Version(file.Data) // until it is taken over
 	if h.known && file.Name == h.good.file.Name && bytes.Equal(file.Data, h.good.file.Data) {
 		return nil // one copy for all agents
 	}

@@ -117,7 +117,9 @@ func TestUsageAndStatus(t *testing.T) {
 // S2-17: while the model is away /status says that the message waits, and for what: an owner reads the error, others its kind.
 func TestStatusWhileTheModelIsAway(t *testing.T) {
 	api := botAPI(t)
-	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "overloaded", http.StatusServiceUnavailable) }))
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "overloaded", http.StatusServiceUnavailable)
+	}))
 	t.Cleanup(away.Close)
 	home := filepath.Join(t.TempDir(), "home")
 	if err := os.MkdirAll(home, 0o700); err != nil {

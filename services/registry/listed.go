@@ -61,6 +61,7 @@ func (l *listed) run(ctx context.Context) {
 
 // scan makes what is missing. A problem is logged once for a version and tried again.
 func (l *listed) scan(ctx context.Context) {
+	l.settings.LogRefused(ctx, l.log)
 	s, err := l.home.HomeSettings(ctx)
 	if err == nil {
 		l.settings.Seen(s.Version)

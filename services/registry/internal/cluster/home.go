@@ -114,7 +114,8 @@ func (s *central) Written(ctx context.Context) (settings.Written, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return settings.Written{
-		Name: centralFile, Text: data, Version: version, LoadedAt: s.loaded, Problem: cmp.Or(problem, own.Problem), Restart: own.Restart,
+		Name: centralFile, Text: data, Version: version, LoadedAt: s.loaded, Problem: cmp.Or(problem, own.Problem),
+		Refused: own.Refused, Restart: own.Restart,
 	}, nil
 }
 

@@ -10,6 +10,7 @@ package settings
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Written struct {
 	Version  string // of Text; empty: there is none
 	LoadedAt time.Time
 	Problem  error    // why Text is not in force; nil: it is
+	Refused  string   // version of a file of this machine that is not in force; empty: it was not read, or is
 	Restart  []string // keys that were changed and are in force after a restart
 }
 
@@ -84,6 +86,8 @@ type Service struct {
 	mu      sync.Mutex
 	version string        // in force, as far as is known
 	changed chan struct{} // closed when version changes
+
+	refused string // the last text that LogRefused wrote about
 }
 
 // New returns the service.
@@ -133,6 +137,22 @@ func (s *Service) Seen(version string) {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}
+}
+
+// LogRefused logs why the present settings are not in force, once for each text that is refused. One goroutine may call it.
+func (s *Service) LogRefused(ctx context.Context, log *slog.Logger) {
+	w, err := s.home.Written(ctx)
+	if err != nil {
+		return // the next call has the answer
+	}
+	refused := ""
+	if w.Problem != nil {
+		what := fault.From(w.Problem).What
+		if refused = w.Version + w.Refused + what; refused != s.refused {
+			log.Warn("settings of the home refused; the last good ones stay in force", "error", what)
+		}
+	}
+	s.refused = refused
 }
 
 // next is closed when there is a version after the present one.

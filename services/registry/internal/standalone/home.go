@@ -28,7 +28,7 @@ func (f Files) Written(context.Context) (settings.Written, error) {
 	if err != nil {
 		return settings.Written{}, err
 	}
-	w := settings.Written{Name: st.Name, Text: st.Text, Version: st.Settings.Version, LoadedAt: st.LoadedAt, Problem: st.Problem, Restart: st.Restart}
+	w := settings.Written{Name: st.Name, Text: st.Text, Version: st.Settings.Version, LoadedAt: st.LoadedAt, Problem: st.Problem, Refused: st.Refused, Restart: st.Restart}
 	return w, nil
 }
 
