@@ -112,7 +112,7 @@ func setCommand(e *command.Env) *cobra.Command {
 		Use:   "set ID KEY VALUE",
 		Short: "Change one setting of an agent",
 		Long: `Change one setting in the config.yaml of an agent; comments and order are kept. VALUE
-is YAML. An invalid key or value changes nothing. If a runner is running, it must know
+is YAML; a list replaces the list before. An invalid key or value changes nothing. If a runner is running, it must know
 pai.provider, and pai.model where providers.yaml lists the models of the provider.`,
 		Example: `  agentctl config set alice pai.provider openai
   agentctl config set alice retry.max_attempts 5
@@ -122,6 +122,7 @@ pai.provider, and pai.model where providers.yaml lists the models of the provide
 			if err := provider.CheckSetting(c.Context(), e, args[0], args[1], args[2]); err != nil {
 				return err
 			}
+			before := written(c, e, args[0], args[1])
 			r, err := e.Agents().SetAgentConfig(c.Context(), &registry.SetAgentConfigRequest{AgentId: args[0], Key: args[1], Value: args[2]})
 			if err != nil {
 				return err
@@ -130,7 +131,28 @@ pai.provider, and pai.model where providers.yaml lists the models of the provide
 				AgentID string `json:"agent_id"`
 				Key     string `json:"key"`
 				Version string `json:"version"`
-			}{args[0], args[1], r.GetVersion()}, args[1], "Agent '%s': %s is set", args[0], screen.Line(args[1]))
+				Before  string `json:"before"`
+			}{args[0], args[1], r.GetVersion(), before}, args[1], "Agent '%s': %s is set%s", args[0], screen.Line(args[1]), was(before, args[2]))
 		},
 	}
+}
+
+// written is the value of a key that a file gives an agent; empty: none does, or the settings cannot be read, which a
+// change may correct.
+func written(c *cobra.Command, e *command.Env, id, key string) string {
+	all, _ := settings(c, e, id)
+	for _, v := range all {
+		if v.Key == key && v.Origin != "default" {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+// was names the value before, which a person may have thought to add to: a list replaces the list before.
+func was(before, now string) string {
+	if before == "" || before == now {
+		return ""
+	}
+	return "; it was " + screen.Line(before)
 }
