@@ -117,7 +117,8 @@ the home, ` + "`theclaw.yaml`" + `. A later layer takes precedence over the ones
 Groups of keys are merged key by key, a list replaces the other. ` + "`agentctl config effective ID`" + ` shows every
 value and where it comes from. A key that is not in these tables is refused, and so is a value beyond its
 limits; a file with a mistake changes nothing and leaves the last good settings in force
-([operations.md](operations.md#a-settings-file-that-cannot-be-used)).
+([operations.md](operations.md#a-settings-file-that-cannot-be-used)). ` + "`agentctl config unset ID KEY`" + ` removes a key from a
+config.yaml, and ` + "`agentctl config unset KEY`" + ` from theclaw.yaml.
 
 A key may be written as ` + "`max_age`" + ` or ` + "`maxAge`" + `, and ` + "`flavor`" + ` as ` + "`flavour`" + `; both spellings in one group are refused.
 The file of the home may be ` + "`theclaw.json5`" + ` instead of theclaw.yaml, with the same keys; a home with both is

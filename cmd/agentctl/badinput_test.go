@@ -56,7 +56,7 @@ var foreign = regexp.MustCompile(`rpc error|strconv|unmarshal|(?:^| )yaml: |pani
 var withRows = map[string][]string{
 	"init": {"a9"}, "explain": {"a1", "1"}, "run wait": {"a1", "RUN"}, "run stream": {"a1", "RUN"}, "run abort": {"a1", "RUN"},
 	"context show": {"a1", "threads/peers/cli-cli"}, "events": {"a1", "inbox"}, "memory show": {"a1", "threads/peers/cli-cli"}, "memory compact": {"a1", "threads/peers/cli-cli"}, "memory edit": {"a1", "threads/peers/cli-cli"},
-	"setup": {"--yes", "--no-chat", "--provider=openai"}, "config set": {"a1", "run.concurrency", "3"}, "providers test": {"offline"}, "log level": {"info"},
+	"setup": {"--yes", "--no-chat", "--provider=openai"}, "config set": {"a1", "run.concurrency", "3"}, "config unset": {"a1", "run.concurrency"}, "providers test": {"offline"}, "log level": {"info"},
 	"export": {"--peer=bob", "a1", "-"}, "erase": {"--peer=bob", "a1"}, "restore": {"BACKUP"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"},
 	"status": {"a1"}, "usage": {"a1"}, "prune": {"a1"}, "dlq list": {"a1"}, "stop": {"a1"}, "start": {"a1"}, "certs rotate": {"runner"}, "audit verify": {}, "log show": {"a1"},
 }

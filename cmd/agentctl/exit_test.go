@@ -38,7 +38,7 @@ var good = map[string][]string{
 	"channels add": {"webhook", "x"}, "channels list": {}, "channels remove": {"shop"}, "channels restart": {"shop"}, "channels sign": {"shop"}, "channels status": {}, "channels test": {"--to=1207", "shop"},
 	"pair approve": {"shop:7"}, "pair block": {"shop:7"}, "pair deny": {"shop:7"}, "pair list": {}, "pair revoke": {"shop:7"},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config explain": {"run.timeout"}, "config get": {"a1", "kind"}, "config status": {}, "config import": {"/dev/null"},
-	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
+	"config set": {"a1", "kind", "user"}, "config unset": {"a1", "kind"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "erase": {"--peer", "bob", "a1"}, "export": {"--peer", "bob", "a1", "-"}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "gateway run": {}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "man": {filepath.Join(os.TempDir(), "agentctl-man")}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},

@@ -46,6 +46,26 @@ func Set(in Layers, key, value string) ([]byte, error) {
 	return out, nil
 }
 
+// Unset returns a config.yaml without a key, everything else byte for byte as it was, and whether the key was there.
+// Errors are [*Error]; [Load] reads the result.
+func Unset(f File, key string) (data []byte, existed bool, err error) {
+	fail := func(text string) ([]byte, bool, error) {
+		return nil, false, &Error{Problems: []Problem{{File: f.Name, Key: key, Text: text}}}
+	}
+	doc, err := yamldoc.Parse(f.Data)
+	if err != nil {
+		return fail(err.Error())
+	}
+	path := spelled(doc.Root(), strings.Split(key, "."))
+	if !doc.Has(path) {
+		return f.Data, false, nil
+	}
+	if data, err = doc.Remove(path); errors.Is(err, yamldoc.ErrInPlace) {
+		return fail(fmt.Sprintf("%s cannot be removed without touching the lines around it; edit the file by hand", key))
+	}
+	return data, true, err
+}
+
 // SetHomeValue returns the file of a home with the value at a path of keys replaced by one-line YAML, or with the key
 // removed when that is empty, everything else byte for byte as it was, and whether the key was there. Errors are
 // [*Error]; [ParseHome] reads the result.

@@ -8,11 +8,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -35,7 +38,7 @@ func configCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl config effective alice
   agentctl config explain pai.model
   agentctl config set alice pai.model gpt-5`,
-	}, effectiveCommand(e), explainCommand(e), getCommand(e), importCommand(e), setCommand(e), statusCommand(e))
+	}, effectiveCommand(e), explainCommand(e), getCommand(e), importCommand(e), setCommand(e), statusCommand(e), unsetCommand(e))
 }
 
 func settings(c *cobra.Command, e *command.Env, id string) ([]value, error) {
@@ -135,6 +138,94 @@ pai.provider, and pai.model where providers.yaml lists the models of the provide
 			}{args[0], args[1], r.GetVersion(), before}, args[1], "Agent '%s': %s is set%s", args[0], screen.Line(args[1]), was(before, args[2]))
 		},
 	}
+}
+
+func unsetCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unset [ID] KEY",
+		Short: "Remove one setting of an agent or the home",
+		Long: `Remove one setting from the config.yaml of an agent, so that the value of the home
+or the default is in force again; without ID, from theclaw.yaml of the home. All other
+lines are kept. A setting that is not there changes nothing.`,
+		Example: `  agentctl config unset alice retry.max_attempts
+  agentctl config unset run.timeout`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return command.Args("KEY")(c, args)
+			}
+			return command.Args("[ID]", "KEY")(c, args)
+		},
+		ValidArgsFunction: completeSetting(e),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, key := "", args[len(args)-1]
+			if len(args) > 1 {
+				id = args[0]
+			}
+			existed, version, err := unset(c, e, id, key)
+			if err != nil {
+				return err
+			}
+			if len(config.Explain(key)) == 0 && !existed {
+				fix := "'agentctl config explain' lists all of them"
+				if id == "" {
+					fix = "name an agent and a KEY, or a KEY of the home; " + fix
+				}
+				return noSetting(key, allKeys(), fix)
+			}
+			of, result := "Home", "is removed"
+			if id != "" {
+				of = "Agent '" + id + "'"
+			}
+			if !existed {
+				result = "was not set"
+			}
+			if now := inForce(c, e, id, key); now != "" {
+				result += "; in force: " + now
+			}
+			return e.Show(struct {
+				AgentID string `json:"agent_id"`
+				Key     string `json:"key"`
+				Version string `json:"version"`
+				Existed bool   `json:"existed"`
+			}{id, key, version, existed}, key, "%s: %s %s", of, screen.Line(key), result)
+		},
+	}
+}
+
+// unset removes a key of an agent, or of the home where id is empty.
+func unset(c *cobra.Command, e *command.Env, id, key string) (existed bool, version string, err error) {
+	if id == "" {
+		r, err := e.Homes().SetHomeValue(c.Context(), &registry.SetHomeValueRequest{Path: strings.Split(key, ".")})
+		return r.GetExisted(), r.GetVersion(), err
+	}
+	const name = "config.yaml"
+	file, err := e.Agents().ReadAgentFile(c.Context(), &registry.ReadAgentFileRequest{AgentId: id, Name: name})
+	if err != nil {
+		return false, "", err
+	}
+	data, existed, err := layer.Unset(layer.File{Name: name, Data: file.GetContent()}, key)
+	if err != nil {
+		return false, "", fault.New(codes.FailedPrecondition, fault.ConfigInvalid, err.Error(), "'agentctl file get "+id+" config.yaml' and 'agentctl file put' edit it")
+	}
+	if !existed {
+		return false, file.GetVersion(), nil
+	}
+	r, err := e.Agents().WriteAgentFile(c.Context(), &registry.WriteAgentFileRequest{AgentId: id, Name: name, Content: data, IfVersion: file.GetVersion()})
+	return true, r.GetVersion(), err
+}
+
+// inForce is the value of an agent's key and where it was decided; empty: it is not known.
+func inForce(c *cobra.Command, e *command.Env, id, key string) string {
+	if id == "" {
+		return ""
+	}
+	all, _ := settings(c, e, id)
+	for _, v := range all {
+		if v.Key == key && v.Value != "" {
+			return fmt.Sprintf("%s (%s)", screen.Line(v.Value), v.Origin)
+		}
+	}
+	return ""
 }
 
 // written is the value of a key that a file gives an agent; empty: none does, or the settings cannot be read, which a
