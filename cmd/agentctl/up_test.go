@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -32,6 +33,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var said bytes.Buffer
+			c.Stderr = &said
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -46,6 +49,9 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = c.Wait()
+			if end != syscall.SIGKILL && !strings.Contains(said.String(), "the services stop with this command; 'agentd all' starts them again\n") {
+				t.Errorf("no word of the services: %q", said.String())
+			}
 			if end != syscall.SIGKILL && alive(pid) {
 				t.Errorf("agentctl has gone and agentd (pid %d) is there", pid)
 			}

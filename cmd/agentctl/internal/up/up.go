@@ -88,7 +88,10 @@ func Serve(ctx context.Context, e *command.Env, environment ...string) (stop fun
 	if err := d.await(ctx, e); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
-	return d.stop, nil
+	return func() error {
+		e.Note("the services stop with this command; 'agentd all' starts them again")
+		return d.stop()
+	}, nil
 }
 
 // Serving asks the registry once. Only "not running" means that services
