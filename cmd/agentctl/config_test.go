@@ -63,3 +63,10 @@ func TestConfigUnset(t *testing.T) {
 		t.Errorf("changed by a refusal:\n%s", got)
 	}
 }
+
+// An agent where a verb of the log is expected is answered with the command that shows its log.
+func TestLogOfAnAgent(t *testing.T) {
+	do := person(world.Start(t, world.Options{}))
+	fails(t, do, 2, "did you mean 'agentctl log show bob'?", "log", "bob")
+	fails(t, do, 2, "did you mean 'show'?", "log", "shw")
+}

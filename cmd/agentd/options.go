@@ -212,7 +212,7 @@ var badValue = regexp.MustCompile(`^invalid (?:boolean )?value (".*") for (?:fla
 // share a home. The name says what it is: its socket stands beside the others.
 func rename(services []service, name string) ([]service, error) {
 	if len(services) != 1 || services[0].name == "registry" {
-		return nil, fault.Usage("--name is for a runner or a deliverer alone", "for instance 'agentd runner --name runner-2'")
+		return nil, fault.Usage("--name is for a runner, a deliverer or a gateway alone", "for instance 'agentd runner --name runner-2'")
 	}
 	s := services[0]
 	if !strings.HasPrefix(name, s.name+"-") {

@@ -200,7 +200,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		cancel()
 		if errors.Is(err, socket.ErrInUse) {
 			err = fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, "another process serves the "+s.name+" at "+addr,
-				"end that process, or give this one another --home; a second runner or deliverer needs a --name"), err)
+				"end that process, or give this one another --home; a second runner, deliverer or gateway needs a --name"), err)
 		}
 		return nil, errors.Join(err, c.close())
 	}

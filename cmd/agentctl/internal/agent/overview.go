@@ -160,7 +160,7 @@ func (o overview) print(e *command.Env) {
 	if o.Sessions.More {
 		least = "at least "
 	}
-	fmt.Fprintf(e.Out, "%s waiting, %s to send, %s, %s%s active in 24 hours\n\n",
+	fmt.Fprintf(e.Out, "%s waiting, %s to send, %s\n%s%s active in 24 hours\n\n",
 		command.Count(o.Queue.InboxPending, "message"), command.Count(o.Queue.OutboundPending, "reply", "replies"),
 		command.Count(o.Queue.Dead, "dead letter"), least, command.Count(o.Sessions.Active, "session"))
 }

@@ -63,7 +63,7 @@ func ownWait(t *registry.Turn, now time.Time) (w Wait) {
 	case away:
 		w.Cause = cause
 	case len(a) > 0 && !a[len(a)-1].GetCounted():
-		w.Cause = "it waits for a model"
+		w.Cause = "no model is available"
 	default:
 		w.Cause = "the last try failed"
 	}

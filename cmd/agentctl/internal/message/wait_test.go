@@ -36,7 +36,7 @@ func TestWaiting(t *testing.T) {
 		"the model provider work is not available (503): overloaded; trying again now":          waits(false, -time.Second),
 		"the model provider openai cannot be reached: connection refused; next try in 4 s":      held,
 		"the last try failed: answer broke off: work: the connection was lost; next try in 1 s": other,
-		"it waits for a model: request refused: no model provider is set up; next try in 3 min": uncounted,
+		"no model is available: request refused: no model provider is set up; next try in 3 min": uncounted,
 		"": {State: registry.TurnState_TURN_STATE_CLAIMED, Error: "x"},
 	} {
 		if got := Waiting(turn, now); got != want {

@@ -131,12 +131,21 @@ not respond are listed.`,
 		},
 	}
 	show.Flags().Var(&service, "service", "service to use")
-	return command.Group(e, &cobra.Command{
+	c := command.Group(e, &cobra.Command{
 		Use:   "log",
 		Short: "Show the log of an agent; change the log level of the services",
 		Example: `  agentctl log show alice
   agentctl log level debug`,
 	}, showCommand(e), show)
+	unknown := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		err := unknown(c, args)
+		if len(args) == 1 && len(c.SuggestionsFor(args[0])) == 0 && command.ID(args[0]) == nil { // an agent
+			return fault.Usage(fault.From(err).What, "did you mean '"+c.CommandPath()+" show "+args[0]+"'?")
+		}
+		return err
+	}
+	return c
 }
 
 // turn changes the level of each service that answers; 0 only shows it.

@@ -68,7 +68,7 @@ func (a *Account) answer(u channel.Update, c *registryv1.ChatCommand, r *registr
 		f := fault.From(err)
 		text = f.What + "."
 		if f.Fix != "" {
-			text += " " + f.Fix + "."
+			text = f.What + " - " + f.Fix + "." // as agentctl writes it
 		}
 		if f.Code == codes.PermissionDenied { // a person in a group may press a button of another one again and again
 			a.notifyRarely(u, f.Reason, text)
