@@ -190,6 +190,17 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// An aborted message of the past has its outcome.
+func TestHistoryOfAnAbortedMessage(t *testing.T) {
+	m := typing(t)
+	m.Update(feed.Opened{Thread: message.Console.Conversation(), Head: 2, Aborted: map[int64]int64{1: 7}, Events: []*registry.Event{
+		{Id: 1, Source: source.Console, Content: `{"text":"before"}`}, {Id: 2, Source: source.Console, Content: `{"text":"after"}`},
+	}})
+	if s := shown(m); strings.Count(s, "! aborted") != 1 || strings.Index(s, "before") > strings.Index(s, "! aborted") || strings.Index(s, "! aborted") > strings.Index(s, "after") {
+		t.Errorf("%s", s)
+	}
+}
+
 // A text of more lines is typed, pasted and recalled as one.
 func TestLines(t *testing.T) {
 	m := typing(t)

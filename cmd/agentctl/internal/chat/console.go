@@ -278,7 +278,7 @@ func (m *console) open(o feed.Opened) {
 	}
 	m.history = append(past, m.history...)
 	m.recall = len(m.history)
-	m.show(o.Events)
+	m.show(o.Events, o.Aborted)
 	m.said.Mark()
 	m.opened = true
 	m.advise()
@@ -311,12 +311,12 @@ func (m *console) see(s feed.Seen) {
 	case m.busy():
 		m.later = append(m.later, s.Events...)
 	default:
-		m.show(s.Events)
+		m.show(s.Events, nil)
 	}
 }
 
 // show adds events of the conversation that are not on the screen yet.
-func (m *console) show(events []*registry.Event) {
+func (m *console) show(events []*registry.Event, aborted map[int64]int64) {
 	for _, ev := range events {
 		if m.shown[ev.GetId()] || m.own[messageID(ev.GetContent())] {
 			continue
@@ -330,6 +330,9 @@ func (m *console) show(events []*registry.Event) {
 			m.said.Reply(text)
 		} else {
 			m.said.You(text)
+		}
+		if id := aborted[ev.GetId()]; id > 0 {
+			m.said.Problem(m.ended(id))
 		}
 	}
 }

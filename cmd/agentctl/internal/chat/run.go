@@ -75,7 +75,7 @@ func (m *console) next() tea.Cmd {
 	case len(m.unsent) > 0:
 		m.said.You(m.unsent[0].Text)
 	default:
-		m.show(m.later)
+		m.show(m.later, nil)
 		m.later = nil
 	}
 	return nil

@@ -32,10 +32,10 @@ func TestWaiting(t *testing.T) {
 	held := waits(false, 4*time.Second) // the breaker was open at the first try: nothing was attempted
 	held.Attempts, held.Error = nil, "provider unreachable: openai: no connection to the endpoint: connect: connection refused"
 	for want, turn := range map[string]*registry.Turn{
-		"the model provider work is not available (503): overloaded; next try in 12 s":          waits(false, 12*time.Second),
-		"the model provider work is not available (503): overloaded; trying again now":          waits(false, -time.Second),
-		"the model provider openai cannot be reached: connection refused; next try in 4 s":      held,
-		"the last try failed: answer broke off: work: the connection was lost; next try in 1 s": other,
+		"the model provider work is not available (503): overloaded; next try in 12 s":           waits(false, 12*time.Second),
+		"the model provider work is not available (503): overloaded; trying again now":           waits(false, -time.Second),
+		"the model provider openai cannot be reached: connection refused; next try in 4 s":       held,
+		"the last try failed: answer broke off: work: the connection was lost; next try in 1 s":  other,
 		"no model is available: request refused: no model provider is set up; next try in 3 min": uncounted,
 		"": {State: registry.TurnState_TURN_STATE_CLAIMED, Error: "x"},
 	} {

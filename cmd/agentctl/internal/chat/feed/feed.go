@@ -40,6 +40,8 @@ type (
 		Events []*registry.Event
 		Head   int64
 		Err    error
+		// Aborted are the messages in the inbox by their events, of those whose turn was aborted.
+		Aborted map[int64]int64
 	}
 )
 
@@ -118,6 +120,7 @@ func (s *Source) await(ctx context.Context, id int64) Finished {
 const (
 	messages     = "type = '" + thread.TypeMessage + "' AND (subtype IS NULL OR subtype <> '" + thread.SubtypeAction + "')"
 	pastMessages = 100
+	pastAborted  = 20 // of the agent; each is read
 )
 
 // Past are the newest messages of the conversation, and the id to watch from.
@@ -132,8 +135,28 @@ func (s *Source) Past(ctx context.Context) tea.Cmd {
 			Thread: &registry.ThreadRef{AgentId: s.Agent, ThreadId: at.Thread},
 			Filter: messages, Tail: true, Limit: pastMessages,
 		})
-		return Opened{at.Thread, r.GetEvents(), r.GetHeadId(), err}
+		o := Opened{Thread: at.Thread, Events: r.GetEvents(), Head: r.GetHeadId(), Err: err}
+		if err == nil {
+			o.Aborted = s.aborted(ctx, at.Thread)
+		}
+		return o
 	}
+}
+
+// aborted finds the newest aborted turns of a conversation; what cannot be read is not shown.
+func (s *Source) aborted(ctx context.Context, conversation string) map[int64]int64 {
+	found := map[int64]int64{}
+	r, _ := s.Env.Turns().ListTurns(ctx, &registry.ListTurnsRequest{AgentId: s.Agent, Fate: registry.Fate_FATE_ABORTED, PageSize: pastAborted})
+	for _, t := range r.GetTurns() {
+		if t.GetThreadId() != conversation {
+			continue
+		}
+		got, err := s.Env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.Agent, InboxId: t.GetInboxId()})
+		if err == nil {
+			found[got.GetTurn().GetInboundEventId()] = t.GetInboxId()
+		}
+	}
+	return found
 }
 
 // Watch reports every new message of the conversation, also of those that came
