@@ -362,7 +362,7 @@ func testManyQuestions(t *testing.T, o backendtest.Options) {
 }
 
 // P1: the registry is killed right after it has ended a turn that waits for people. What the turn asked ends when its message is
-// claimed again, and so before the message is done: nobody is asked for what no turn waits for.
+// claimed again, and so before the message is done: so no person is asked for what no turn waits for.
 func TestWaitsEndWithTheirTurn(t *testing.T) { backendtest.Each(t, testWaitsEndWithTheirTurn) }
 
 func testWaitsEndWithTheirTurn(t *testing.T, o backendtest.Options) {
