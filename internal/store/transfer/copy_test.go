@@ -18,13 +18,8 @@ import (
 // and stays as it was; out of that home it comes back when its name is free, as it was,
 // started, with its work due, and above every token that its name ever had there.
 func TestLayAndPut(t *testing.T) {
-	w := newWorld(t)
-	w.live(t, "alice")
-	w.stop(t, "alice")
-	ctx := t.Context()
-	_, err := w.move("alice", true).ToDatabase(ctx)
-	ok(t, err)
-	_, err = w.pg.SetStarted(ctx, "alice", true, "h")
+	w, ctx := movedAway(t), t.Context()
+	_, err := w.pg.SetStarted(ctx, "alice", true, "h")
 	ok(t, err)
 	set := w.pg.Pool()
 	table := leases.New(set, nil)

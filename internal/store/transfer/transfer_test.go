@@ -393,16 +393,22 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// The database keeps the tokens of the leases of an agent that moves away, as for one that is removed: a new agent of the
-// name begins above them, so that no earlier holder is accepted.
-func TestTokensStay(t *testing.T) {
+// movedAway is a world whose agent alice, with data of each kind, is in the database.
+func movedAway(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t)
 	w.live(t, "alice")
 	w.stop(t, "alice")
-	ctx := t.Context()
-	_, err := w.move("alice", true).ToDatabase(ctx)
+	_, err := w.move("alice", true).ToDatabase(t.Context())
 	ok(t, err)
-	_, err = w.move("alice", true).ToHome(ctx)
+	return w
+}
+
+// The database keeps the tokens of the leases of an agent that moves away, as for one that is removed: a new agent of the
+// name begins above them, so that no earlier holder is accepted.
+func TestTokensStay(t *testing.T) {
+	w, ctx := movedAway(t), t.Context()
+	_, err := w.move("alice", true).ToHome(ctx)
 	ok(t, err)
 	var token int64
 	var released bool
@@ -420,12 +426,7 @@ func TestTokensStay(t *testing.T) {
 // A home that has the rows of an agent from before it moved away takes those of the database when it is back: what was
 // used and answered there does not wait again, and a rule that was removed there permits nothing here.
 func TestBackToOlderRows(t *testing.T) {
-	w := newWorld(t)
-	w.live(t, "alice")
-	w.stop(t, "alice")
-	ctx := t.Context()
-	_, err := w.move("alice", true).ToDatabase(ctx)
-	ok(t, err)
+	w, ctx := movedAway(t), t.Context()
 	for _, sql := range []string{
 		"UPDATE approval SET state = 'used', decision = 'once', decided_by = 'owner'", "UPDATE question SET answer = 'a'",
 		`UPDATE exec_policy SET version = 2, body = '{"version":1,"defaults":{"security":"allowlist"},"agents":{}}'`,
@@ -433,7 +434,7 @@ func TestBackToOlderRows(t *testing.T) {
 		_, err := w.pg.Pool().Exec(ctx, sql)
 		ok(t, err)
 	}
-	_, err = w.move("alice", true).ToHome(ctx)
+	_, err := w.move("alice", true).ToHome(ctx)
 	ok(t, err)
 	h, err := homedb.Open(ctx, w.home.RegistryDB())
 	ok(t, err)
