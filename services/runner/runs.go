@@ -169,10 +169,7 @@ func (s *Service) followed(ctx context.Context, runID string, deadline time.Time
 func (s *Service) account(ctx context.Context, agentID, runID string, wait time.Duration) (*registrypb.Turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+10*time.Second)
 	defer cancel()
-	r, err := s.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agentID, Key: runID, Wait: durationpb.New(wait)})
-	if err == nil {
-		err = runs.ReadSteps(ctx, s.turns, r.GetTurn())
-	}
+	r, err := runs.GetTurn(ctx, s.turns, &registrypb.GetTurnRequest{AgentId: agentID, Key: runID, Wait: durationpb.New(wait)})
 	return r.GetTurn(), wording.NoRun(agentID, runID, err)
 }
 

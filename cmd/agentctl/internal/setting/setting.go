@@ -216,28 +216,33 @@ func unset(c *cobra.Command, e *command.Env, id, key string) (existed bool, vers
 
 // inForce is the value of an agent's key and where it was decided; empty: it is not known.
 func inForce(c *cobra.Command, e *command.Env, id, key string) string {
-	if id == "" {
-		return ""
-	}
-	all, _ := settings(c, e, id)
-	for _, v := range all {
-		if v.Key == key && v.Value != "" {
-			return fmt.Sprintf("%s (%s)", screen.Line(v.Value), v.Origin)
-		}
+	if v := valueOf(c, e, id, key); v.Value != "" {
+		return fmt.Sprintf("%s (%s)", screen.Line(v.Value), v.Origin)
 	}
 	return ""
 }
 
-// written is the value of a key that a file gives an agent; empty: none does, or the settings cannot be read, which a
-// change may correct.
+// written is the value of a key that a file gives an agent; empty: none does, or it is not known.
 func written(c *cobra.Command, e *command.Env, id, key string) string {
-	all, _ := settings(c, e, id)
-	for _, v := range all {
-		if v.Key == key && v.Origin != "default" {
-			return v.Value
-		}
+	if v := valueOf(c, e, id, key); v.Origin != "default" {
+		return v.Value
 	}
 	return ""
+}
+
+// valueOf is what an agent has of a key; the zero value: there is no agent or key of the name, or the settings cannot be
+// read, which a change may correct.
+func valueOf(c *cobra.Command, e *command.Env, id, key string) value {
+	if id == "" {
+		return value{}
+	}
+	all, _ := settings(c, e, id)
+	for _, v := range all {
+		if v.Key == key {
+			return v
+		}
+	}
+	return value{}
 }
 
 // was names the value before, which a person may have thought to add to: a list replaces the list before.

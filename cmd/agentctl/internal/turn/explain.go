@@ -76,10 +76,7 @@ apply_patch did, for 7 days. What commands changed is not recorded.`,
 			if err != nil {
 				return err
 			}
-			r, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: args[0], InboxId: inbox, Key: run})
-			if err == nil {
-				err = runs.ReadSteps(c.Context(), e.Turns(), r.GetTurn())
-			}
+			r, err := runs.GetTurn(c.Context(), e.Turns(), &registry.GetTurnRequest{AgentId: args[0], InboxId: inbox, Key: run})
 			if err != nil {
 				return err
 			}

@@ -184,10 +184,7 @@ func (s *Source) Memory(ctx context.Context, at Place) tea.Cmd {
 // Explain shows the history of a message.
 func (s *Source) Explain(ctx context.Context, id int64) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
-		r, err := s.Env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.Agent, InboxId: id})
-		if err == nil {
-			err = runs.ReadSteps(ctx, s.Env.Turns(), r.GetTurn())
-		}
+		r, err := runs.GetTurn(ctx, s.Env.Turns(), &registry.GetTurnRequest{AgentId: s.Agent, InboxId: id})
 		if err != nil {
 			return "", err
 		}
