@@ -158,9 +158,9 @@ func Next(t *Thread, n store.NextDelivery) (out store.DueDelivery, more *Needs) 
 	return store.DueDelivery{Outcome: store.DueIdle, Acked: t.Acked, Dead: t.Dead}, nil
 }
 
-// clockStep is how far back the wall clock must have been set for a stored wait to mean
+// ClockStep is how far back the wall clock must have been set for a stored time to mean
 // nothing any more.
-const clockStep = time.Second
+const ClockStep = time.Second
 
 // tried reports whether a send was begun, or put off because its channel was down, or may
 // have been in an earlier generation (see adopt). A first try is always made: that much time
@@ -198,7 +198,7 @@ func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) b
 	case d.Crashes >= maxSendCrashes:
 		giveUp(t, d, "the process died each time this was sent")
 		return false
-	case d.State == store.DeliveryPending && d.NotBefore > t.Now.UnixMilli() && d.UpdatedAt.Sub(t.Now) < clockStep:
+	case d.State == store.DeliveryPending && d.NotBefore > t.Now.UnixMilli() && d.UpdatedAt.Sub(t.Now) < ClockStep:
 		out.Outcome, out.Wait = store.DueWait, time.Duration(d.NotBefore-t.Now.UnixMilli())*time.Millisecond
 		return true
 	}

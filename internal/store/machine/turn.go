@@ -71,7 +71,7 @@ func (r *Turn) clockSetBack(now time.Time) bool {
 	if list := decodeAttempts(r.Attempts); len(list) > 0 {
 		last = max(last, list[len(list)-1].At)
 	}
-	return time.UnixMilli(last).Sub(now) > clockStep
+	return time.UnixMilli(last).Sub(now) > ClockStep
 }
 
 // Recorded reports whether the event is recorded after such an outcome of Begin, and the

@@ -7,12 +7,9 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/thread"
 )
-
-// clockStep is how far in the future the time of the previous message may be. One that is later is ignored: the wall
-// clock was set back.
-const clockStep = time.Second
 
 // pause is how long the next message of a thread still waits for the delay of people (human_delay); 0:
 // it may be sent. It is counted from when the message before it was sent, where that is of the same run: no
@@ -41,7 +38,7 @@ func (s *Service) pause(ctx context.Context, r store.Ref, fence store.Fence, del
 		return 0, err
 	}
 	passed := time.Since(list[0].UpdatedAt)
-	if passed < -clockStep {
+	if passed < -machine.ClockStep {
 		return 0, nil
 	}
 	return delay.For(due.Key) - max(passed, 0), nil

@@ -11,15 +11,13 @@ import (
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/thread"
 )
 
 // apologyPause is the least time between two apologies to a peer that nobody has set: it
 // also ends an exchange with another program that answers each of them.
 const apologyPause = 10 * time.Minute
-
-// clockStep is how far ahead an apology must be for the wall clock to have been set back since: when it was, is not known.
-const clockStep = time.Second
 
 // recentAnswers is how many messages of the agent are searched for an apology. With more
 // answers since, the next failure is news.
@@ -69,7 +67,7 @@ func hasApology(events []thread.Event, rc json.RawMessage, after time.Time) bool
 	}
 	for _, e := range events {
 		at := thread.ParseStamp(e.CreatedAt)
-		if !at.After(after) || at.After(after.Add(apologyPause+clockStep)) {
+		if !at.After(after) || at.After(after.Add(apologyPause+machine.ClockStep)) {
 			continue
 		}
 		c, err := channel.ParseContent(json.RawMessage(e.Content))
